@@ -1,0 +1,1 @@
+"""Lockstep trains TensorFlow models on several machines, on a schedule, from Airflow."""

@@ -1,0 +1,51 @@
+"""Every error that Lockstep raises, grouped by what its reader can do about it.
+
+A message says who, what, the evidence and the next step. Nothing secret goes into one: callers quote names, never values
+of environment variables, tokens or connection passwords.
+"""
+
+from __future__ import annotations
+
+
+class LockstepError(Exception):
+    """Base of all errors raised here; `retryable` tells Airflow whether another try can help."""
+
+    retryable = False
+
+
+class InvalidSpec(LockstepError):
+    """The request is wrong: mend the DAG or its parameters. Raised before anything is created."""
+
+
+class NotPermitted(LockstepError):
+    """An identity lacks a right, or what it should use does not exist: mend the installation."""
+
+
+class GangFailed(LockstepError):
+    """The user's code or data ended the gang: the same request would fail again."""
+
+
+class GangLost(LockstepError):
+    """The infrastructure ended the gang, or never started it: another try may succeed."""
+
+    retryable = True
+
+
+class CheckpointRejected(LockstepError):
+    """Training ended, but what it left behind must not be called a model."""
+
+
+class StorageUnavailable(LockstepError):
+    """Cloud Storage did not answer properly; another try may succeed."""
+
+    retryable = True
+
+
+class RegistryUnavailable(LockstepError):
+    """The model registry did not answer properly; another try may succeed."""
+
+    retryable = True
+
+
+class RegistrationRefused(LockstepError):
+    """The registry, or the state of the run directory, does not allow this registration."""
