@@ -1,7 +1,7 @@
 """Every error that Lockstep raises, grouped by what its reader can do about it.
 
-A message says who, what, the evidence and the next step. Nothing secret goes into one: callers quote names, never values
-of environment variables, tokens or connection passwords.
+A message says who, what, the evidence and the next step. Nothing secret goes into one: callers quote names, never
+values of environment variables, tokens or connection passwords.
 """
 
 from __future__ import annotations

@@ -1,0 +1,140 @@
+"""What a dead pod died of, and which of the dead is the cause.
+
+The order in which evidence is read, and what each piece means, is the table in `docs/reference.md`; the exit codes are
+those of the contract, with TensorFlow's preemption handler (42) beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lockstep.pod_snapshot import PodSnapshot
+from lockstep.termination_message import read_termination_message
+
+EXIT_REQUEST, EXIT_DATA, EXIT_PEER_LOST, EXIT_STALLED, EXIT_STOPPED = 64, 65, 69, 75, 143
+EXIT_TENSORFLOW_PREEMPTED = 42
+EXIT_SIGKILL = 137
+
+DISRUPTED_REASONS = frozenset({"Evicted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated"})
+BROKEN_IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+BROKEN_CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+
+
+class FailureClass(StrEnum):
+    """Who can mend it. Collateral died of a peer's death and is never blamed."""
+
+    RESOURCE = "resource"
+    INFRA = "infra"
+    CONFIG = "config"
+    USER = "user"
+    STALL = "stall"
+    COLLATERAL = "collateral"
+
+
+USERS_TO_MEND = frozenset({FailureClass.RESOURCE, FailureClass.CONFIG, FailureClass.USER})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerFailure:
+    """One dead worker. `when` is seconds since the epoch, or None where the cluster did not say."""
+
+    rank: int
+    node: str
+    pod: str
+    kind: FailureClass
+    what: str
+    step: int | None = None
+    when: float | None = None
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        where = f" on {self.node}" if self.node else ""
+        at_step = f" at step {self.step}" if self.step is not None else ""
+        return f"worker {self.rank}{where} ({self.pod}): {self.what}{at_step}"
+
+
+def vanished(pod: PodSnapshot) -> WorkerFailure:
+    """The failure of a pod that was seen and is gone, though nobody here deleted it."""
+    return _failure(pod, FailureClass.INFRA, "its pod was deleted from outside")
+
+
+def failure_of(pod: PodSnapshot) -> WorkerFailure | None:
+    """What `pod` died of, or cannot start for; None while it lives, waits or has succeeded."""
+    if pod.failed:
+        return _classify_ended(pod)
+    if pod.waiting_reason in BROKEN_IMAGE_REASONS:
+        return _failure(pod, FailureClass.CONFIG, f"its image cannot be pulled: {_waiting(pod)}")
+    if pod.waiting_reason in BROKEN_CONFIG_REASONS:
+        return _failure(pod, FailureClass.CONFIG, f"its container cannot be started: {_waiting(pod)}")
+    return None
+
+
+def culprit(failures: Iterable[WorkerFailure]) -> WorkerFailure | None:
+    """The first in time that is not collateral; None where all that died did so because a peer was lost."""
+    blamed = [failure for failure in failures if failure.kind is not FailureClass.COLLATERAL]
+    return min(blamed, key=_moment, default=None)
+
+
+def first(failures: Iterable[WorkerFailure]) -> WorkerFailure | None:
+    return min(failures, key=_moment, default=None)
+
+
+def _moment(failure: WorkerFailure) -> tuple[float, int]:
+    return (failure.when if failure.when is not None else float("inf"), failure.rank)
+
+
+def _classify_ended(pod: PodSnapshot) -> WorkerFailure:
+    if pod.reason == "OOMKilled":
+        limit = f", limit {pod.memory_limit}" if pod.memory_limit else ""
+        return _failure(pod, FailureClass.RESOURCE, f"OOMKilled{limit}")
+    if pod.disruption or pod.reason in DISRUPTED_REASONS:
+        return _failure(pod, FailureClass.INFRA, f"{pod.disruption or pod.reason}{_because(pod.message)}")
+    if pod.exit_code is None:
+        reason = pod.reason or "no reason given"
+        return _failure(pod, FailureClass.INFRA, f"failed before its container ran: {reason}{_because(pod.message)}")
+    return _classify_exit_code(pod, pod.exit_code)
+
+
+def _classify_exit_code(pod: PodSnapshot, exit_code: int) -> WorkerFailure:
+    by_contract = {
+        EXIT_REQUEST: FailureClass.CONFIG,
+        EXIT_DATA: FailureClass.USER,
+        EXIT_PEER_LOST: FailureClass.COLLATERAL,
+        EXIT_STALLED: FailureClass.STALL,
+        EXIT_STOPPED: FailureClass.INFRA,
+        EXIT_TENSORFLOW_PREEMPTED: FailureClass.INFRA,
+        EXIT_SIGKILL: FailureClass.INFRA,
+    }
+    message = read_termination_message(pod.message)
+    said = message.text or ("killed (SIGKILL)" if exit_code == EXIT_SIGKILL else "")
+    return WorkerFailure(
+        rank=pod.rank,
+        node=pod.node,
+        pod=pod.name,
+        kind=by_contract.get(exit_code, FailureClass.USER),
+        what=f"exit code {exit_code}{_because(said)}{_in_phase(message.phase)}",
+        step=message.step,
+        when=pod.finished_at,
+        traceback=message.traceback,
+    )
+
+
+def _failure(pod: PodSnapshot, kind: FailureClass, what: str) -> WorkerFailure:
+    message = read_termination_message(pod.message)
+    return WorkerFailure(
+        rank=pod.rank, node=pod.node, pod=pod.name, kind=kind, what=what, step=message.step, when=pod.finished_at
+    )
+
+
+def _waiting(pod: PodSnapshot) -> str:
+    return f"{pod.waiting_reason}{_because(pod.waiting_message)}"
+
+
+def _because(text: str) -> str:
+    return f": {text}" if text else ""
+
+
+def _in_phase(phase: str) -> str:
+    return f" (in phase {phase})" if phase else ""

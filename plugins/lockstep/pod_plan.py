@@ -1,0 +1,98 @@
+"""spec -> GangPlan: the Service and the N worker pods, as values. Pure: no clock, no network.
+
+A plan can be printed, compared and tested; what KubernetesPodOperator makes of it is `worker_pod.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lockstep import names
+from lockstep.names import GangId
+from lockstep.parsing import to_json
+from lockstep.tf_config import tf_config
+from lockstep.training_spec import TrainingSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerPod:
+    """One worker: rank 0 is the chief. `address` is where its peers reach it, "host:port"."""
+
+    rank: int
+    name: str
+    address: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    env: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GangPlan:
+    """One attempt of a gang: a headless Service called `service`, which owns the `workers`."""
+
+    gang: GangId
+    attempt: int
+    spec: TrainingSpec
+    service: str
+    labels: dict[str, str]
+    workers: tuple[WorkerPod, ...]
+
+
+def plan_gang(spec: TrainingSpec, gang: GangId, *, attempt: int, loopback_ports: Sequence[int] = ()) -> GangPlan:
+    """Turn a spec into the pods that will run it; `loopback_ports` (one a worker) serve `rendezvous: loopback` only."""
+    addresses = _addresses(spec, gang, attempt, loopback_ports)
+    labels = names.gang_labels(gang) | {names.LABEL_ATTEMPT: str(attempt)}
+    return GangPlan(
+        gang=gang,
+        attempt=attempt,
+        spec=spec,
+        service=names.service_name(gang, attempt),
+        labels=labels,
+        workers=tuple(_plan_worker(spec, gang, attempt, labels, addresses, rank) for rank in range(spec.workers)),
+    )
+
+
+def spec_digest(spec: TrainingSpec) -> str:
+    """What two launches must have in common for the second to take over the pods of the first."""
+    return hashlib.sha256(json.dumps(to_json(spec), sort_keys=True).encode()).hexdigest()
+
+
+def _addresses(spec: TrainingSpec, gang: GangId, attempt: int, loopback_ports: Sequence[int]) -> tuple[str, ...]:
+    if spec.rendezvous == "loopback":
+        return tuple(f"127.0.0.1:{port}" for _, port in zip(range(spec.workers), loopback_ports, strict=True))
+    hosts = (names.worker_host(gang, attempt, rank, spec.namespace) for rank in range(spec.workers))
+    return tuple(f"{host}:{spec.port}" for host in hosts)
+
+
+def _plan_worker(
+    spec: TrainingSpec, gang: GangId, attempt: int, labels: dict[str, str], addresses: tuple[str, ...], rank: int
+) -> WorkerPod:
+    return WorkerPod(
+        rank=rank,
+        name=names.worker_name(gang, attempt, rank),
+        address=addresses[rank],
+        labels=labels | {names.LABEL_RANK: str(rank)},
+        annotations={names.ANNOTATION_RUN: str(gang), names.ANNOTATION_SPEC: spec_digest(spec)},
+        env=spec.env | _contract_env(spec, attempt, rank) | _tf_config_env(addresses, rank),
+    )
+
+
+def _contract_env(spec: TrainingSpec, attempt: int, rank: int) -> dict[str, str]:
+    return {
+        names.ENV_CONTRACT: names.CONTRACT_VERSION,
+        names.ENV_RUN_DIRECTORY: spec.run_directory,
+        names.ENV_ATTEMPT: str(attempt),
+        names.ENV_RANK: str(rank),
+        names.ENV_WORKERS: str(spec.workers),
+        names.ENV_RENDEZVOUS_TIMEOUT: f"{spec.rendezvous_timeout_s:g}",
+        names.ENV_STALL_TIMEOUT: f"{spec.stall_timeout_s:g}",
+        names.ENV_TRAINING: json.dumps(to_json(spec.training), sort_keys=True),
+    }
+
+
+def _tf_config_env(addresses: tuple[str, ...], rank: int) -> dict[str, str]:
+    config = tf_config(addresses, rank)
+    return {} if config is None else {names.ENV_TF_CONFIG: config}

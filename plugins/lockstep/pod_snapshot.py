@@ -1,0 +1,108 @@
+"""V1Pod -> what we saw of it. The one place that reads a pod's status; nothing above it sees a Kubernetes object.
+
+Works on anything shaped like `V1Pod` (the synchronous and the asynchronous client have each their own class).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lockstep import names
+
+DISRUPTIONS = ("DisruptionTarget", "TerminationTarget")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PodSnapshot:
+    """A worker's pod at one moment. `finished_at` is seconds since the epoch; texts are empty where nothing was said.
+
+    `reason` and `message` are those of the ended container, or of the pod where no container says anything;
+    `waiting_reason` and `waiting_message` tell why its container has not started, `unscheduled` why it has no node.
+    """
+
+    name: str
+    uid: str
+    rank: int
+    attempt: int
+    phase: str
+    node: str = ""
+    spec: str = ""
+    started: bool = False
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    finished_at: float | None = None
+    waiting_reason: str = ""
+    waiting_message: str = ""
+    unscheduled: str = ""
+    disruption: str = ""
+    memory_limit: str = ""
+    deleting: bool = False
+
+    @property
+    def succeeded(self) -> bool:
+        """Positive proof only: the pod's phase alone does not say that our container returned 0."""
+        return self.phase == "Succeeded" and self.exit_code == 0
+
+    @property
+    def failed(self) -> bool:
+        return self.phase == "Failed" or (self.phase == "Succeeded" and self.exit_code != 0)
+
+
+def snapshot(pod: Any) -> PodSnapshot:
+    """What a `V1Pod` of ours says now. Raises KeyError if the pod does not carry Lockstep's labels."""
+    metadata, status = pod.metadata, pod.status
+    container = _container(pod)
+    state = container.state if container else None
+    terminated = state.terminated if state else None
+    waiting = state.waiting if state else None
+    return PodSnapshot(
+        name=metadata.name,
+        uid=metadata.uid,
+        rank=int(metadata.labels[names.LABEL_RANK]),
+        attempt=int(metadata.labels[names.LABEL_ATTEMPT]),
+        phase=status.phase or "Unknown",
+        node=pod.spec.node_name or "",
+        spec=(metadata.annotations or {}).get(names.ANNOTATION_SPEC, ""),
+        started=bool(state and (state.running or terminated)),
+        exit_code=terminated.exit_code if terminated else None,
+        reason=(terminated.reason if terminated else None) or status.reason or "",
+        message=(terminated.message if terminated else None) or status.message or "",
+        finished_at=_epoch(terminated.finished_at) if terminated else None,
+        waiting_reason=(waiting.reason if waiting else None) or "",
+        waiting_message=(waiting.message if waiting else None) or "",
+        unscheduled=_unscheduled(status),
+        disruption=_disruption(status),
+        memory_limit=_memory_limit(pod),
+        deleting=metadata.deletion_timestamp is not None,
+    )
+
+
+def _container(pod: Any) -> Any:
+    """The first container is the worker's; sidecars, where an admission webhook adds some, come after it."""
+    wanted = pod.spec.containers[0].name
+    return next((status for status in pod.status.container_statuses or () if status.name == wanted), None)
+
+
+def _conditions(status: Any, *types: str) -> list[Any]:
+    return [condition for condition in status.conditions or () if condition.type in types]
+
+
+def _unscheduled(status: Any) -> str:
+    return next((c.message or c.reason or "" for c in _conditions(status, "PodScheduled") if c.status == "False"), "")
+
+
+def _disruption(status: Any) -> str:
+    return next((c.reason or c.type for c in _conditions(status, *DISRUPTIONS) if c.status == "True"), "")
+
+
+def _memory_limit(pod: Any) -> str:
+    resources = pod.spec.containers[0].resources
+    limits = resources.limits if resources else None
+    return (limits or {}).get("memory", "")
+
+
+def _epoch(moment: datetime | None) -> float | None:
+    return moment.timestamp() if moment else None

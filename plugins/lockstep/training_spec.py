@@ -1,0 +1,104 @@
+"""What the DAG author asked for: parsed, checked, frozen.
+
+`Training` is what the trainer is asked and travels into the pods and into `spec.json`; `TrainingSpec` adds what the
+gang needs. Nothing here knows Airflow or Kubernetes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from lockstep.errors import InvalidSpec
+from lockstep.parsing import STRICT_KEYS
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Training:
+    """What to train, on which data, and how fast. The keys are those of `LOCKSTEP_TRAINING`, contract version 1.
+
+    `learning_rate` holds at a batch of `learning_rate_batch_size` samples and scales linearly with the global batch
+    (the linear scaling rule of Goyal et al., 2017). Where that size is not given it is `per_replica_batch_size`, so
+    that the rate grows with the replicas, or `global_batch_size`, so that it does not.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT_KEYS
+
+    job: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
+    train_data: str
+    eval_data: str | None = None
+    train_samples: Count | None = None
+    job_params: dict[str, JsonValue] = field(default_factory=dict)
+    sharding: Literal["auto", "file", "data"] = "auto"
+    epochs: Count = 1
+    per_replica_batch_size: Count | None = None
+    global_batch_size: Count | None = None
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.001
+    learning_rate_batch_size: Count | None = None
+    warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    seed: Annotated[int, Field(ge=0)] = 0
+    backup_every_steps: Count = 100
+
+    def __post_init__(self) -> None:
+        if (self.per_replica_batch_size is None) == (self.global_batch_size is None):
+            raise InvalidSpec("training: give exactly one of per_replica_batch_size and global_batch_size")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resources:
+    """Kubernetes quantities for each worker; requests equal limits, so that no neighbour squeezes a worker."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT_KEYS
+
+    cpu: str | None = None
+    memory: str | None = None
+    gpu: Annotated[int, Field(ge=0)] = 0
+    gpu_resource: str = "nvidia.com/gpu"
+
+    def quantities(self) -> dict[str, str]:
+        asked = {"cpu": self.cpu, "memory": self.memory, self.gpu_resource: str(self.gpu) if self.gpu else None}
+        return {name: quantity for name, quantity in asked.items() if quantity}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingSpec:
+    """One training on one gang. Durations in seconds; `run_timeout_s` counts from the launch, None is no limit."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT_KEYS
+
+    image: Annotated[str, Field(min_length=1, pattern=r"^\S+$")]
+    workers: Count
+    run_directory: str
+    training: Training
+    command: tuple[str, ...] = ("python", "-m", "trainer")
+    namespace: str = "default"
+    service_account: str | None = None
+    resources: Resources = field(default_factory=Resources)
+    env: dict[str, str] = field(default_factory=dict)
+    port: Annotated[int, Field(ge=1, le=65535)] = 2222
+    rendezvous: Literal["service", "loopback"] = "service"
+    startup_timeout_s: Seconds = 600.0
+    run_timeout_s: Seconds | None = None
+    rendezvous_timeout_s: Seconds = 300.0
+    stall_timeout_s: Seconds = 600.0
+    grace_period_s: Annotated[int, Field(ge=1)] = 30
+    pod_options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_bucket_url(self.run_directory, what="run_directory")
+        if reserved := sorted(name for name in self.env if name == "TF_CONFIG" or name.startswith("LOCKSTEP_")):
+            raise InvalidSpec(f"env: {', '.join(reserved)}: set by Lockstep for each worker; remove it from env")
+
+
+def require_bucket_url(url: str, *, what: str) -> str:
+    """Return `url` without a trailing slash if it is gs://bucket/path; raises InvalidSpec otherwise."""
+    parts = urlsplit(url)
+    if parts.scheme != "gs" or not parts.netloc or not parts.path.strip("/"):
+        raise InvalidSpec(f"{what}: expected gs://<bucket>/<path>, got {url!r}")
+    return url.rstrip("/")
