@@ -1,0 +1,123 @@
+"""One run's directory under gs://: which files it has, and how they are read while somebody may be writing.
+
+The Airflow side writes spec.json, once; all else is the chief's. Talking to storage is cloud_storage.py's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lockstep import manifest
+from lockstep.checkpoint import StoredDirectory
+from lockstep.cloud_storage import CloudStorage
+from lockstep.errors import CheckpointRejected, InvalidSpec, StorageUnavailable
+from lockstep.gs_url import GsUrl
+from lockstep.names import label_value
+from lockstep.stored_object import StoredObject
+from lockstep.training_result import FILE_NAME as RESULT
+from lockstep.training_result import TrainingResult
+
+SPEC = "spec.json"
+PROGRESS = "progress.json"
+_READS = 3
+
+
+def run_url(run_root: str, *, dag_id: str, run_id: str) -> str:
+    """Where a DAG run keeps what it trains: `<run_root>/<dag>/<run>`, both made safe for a path.
+
+    Raises:
+        InvalidSpec: `run_root` is not in Cloud Storage.
+    """
+    return str(GsUrl.parse(run_root, what="run_root") / label_value(dag_id) / label_value(run_id))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunDirectory:
+    """The directory at `url`. All methods may raise what CloudStorage raises."""
+
+    url: GsUrl
+    storage: CloudStorage = field(default_factory=CloudStorage)
+
+    @classmethod
+    def at(cls, url: str) -> RunDirectory:
+        """The directory at `gs://bucket/path`.
+
+        Raises:
+            InvalidSpec: `url` is not in Cloud Storage.
+        """
+        return cls(url=GsUrl.parse(url, what="run directory"))
+
+    def claim(self, spec: Mapping[str, Any]) -> None:
+        """Record what is asked of this run. The first to ask decides; asking the same again is fine.
+
+        Raises:
+            InvalidSpec: something else was asked before; names the keys that differ, never their values.
+        """
+        wanted = json.loads(json.dumps(spec))  # as it will be read back: tuples become lists
+        content = json.dumps(wanted, sort_keys=True, indent=2).encode()
+        if self.storage.create(self.url / SPEC, content, content_type="application/json"):
+            return
+        if changed := sorted(_changed(self.read_json(SPEC), wanted)):
+            raise InvalidSpec(
+                f"{self.url} was begun with another request (changed: {', '.join(changed)}): "
+                "start a new DAG run, or delete that directory to train again in it"
+            )
+
+    def read_json(self, path: str) -> Any:
+        """The JSON in a file, None if there is no such file.
+
+        Raises:
+            CheckpointRejected: the file is no JSON.
+        """
+        content = self.storage.read(self.url / path)
+        try:
+            return None if content is None else json.loads(content)
+        except ValueError as error:
+            raise CheckpointRejected(f"{self.url / path} is no JSON ({error}): train in a new run directory") from error
+
+    def result(self) -> TrainingResult:
+        """What the gang says it did.
+
+        Raises:
+            CheckpointRejected: there is no result, or it is not complete.
+        """
+        document = self.read_json(RESULT)
+        if not isinstance(document, dict):
+            raise CheckpointRejected(
+                f"{self.url / RESULT} is missing, so training has not ended: run the training task"
+            )
+        return TrainingResult.parse(document, source=str(self.url / RESULT))
+
+    def stored_directory(self, path: str) -> StoredDirectory:
+        """A directory and its manifest as they were at one moment, whoever rewrites it meanwhile."""
+        for _ in range(_READS):
+            objects = self.storage.contents(self.url / path)
+            listed = next((item for item in objects if item.path == manifest.FILE_NAME), None)
+            if listed is None:
+                return StoredDirectory(path=path, manifest=None, objects=objects)
+            if (content := self._manifest(path, listed)) is not None:
+                return StoredDirectory(path=path, manifest=content, objects=_without(objects, listed))
+        raise StorageUnavailable(f"{self.url / path} was rewritten {_READS} times while it was read; try again")
+
+    def digest(self, path: str) -> str | None:
+        """The digest of a directory as it is now; None if it has no manifest."""
+        content = self.storage.read(self.url / path / manifest.FILE_NAME)
+        return None if content is None else manifest.digest(content)
+
+    def _manifest(self, path: str, listed: StoredObject) -> bytes | None:
+        return self.storage.read(self.url / path / manifest.FILE_NAME, generation=listed.generation)
+
+
+def _without(objects: tuple[StoredObject, ...], excluded: StoredObject) -> tuple[StoredObject, ...]:
+    return tuple(item for item in objects if item is not excluded)
+
+
+def _changed(before: object, after: object, path: str = "") -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in before.keys() | after.keys():
+            yield from _changed(before.get(key), after.get(key), f"{path}.{key}" if path else key)
+    elif before != after:
+        yield path or "everything"
