@@ -172,9 +172,9 @@ class CloudStorage:
 
 
 def _without_credentials(error: Exception, doing: str) -> LockstepError:
-    from google.auth.exceptions import DefaultCredentialsError
+    from google.auth.exceptions import DefaultCredentialsError, InvalidOperation
 
-    if isinstance(error, DefaultCredentialsError):
+    if isinstance(error, DefaultCredentialsError) and not isinstance(error, InvalidOperation):
         return NotPermitted(
             f"{doing}: no credentials were found; give the process a service account (Workload Identity, or a key file "
             "named by GOOGLE_APPLICATION_CREDENTIALS), or STORAGE_EMULATOR_HOST for an emulator"
