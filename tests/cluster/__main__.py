@@ -1,0 +1,36 @@
+"""`python -m tests.cluster up | down | status`: one real Kubernetes node on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.cluster.cluster import ClusterStatus, down, look, up
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    parser.add_argument("command", choices=("up", "down", "status"))
+    match parser.parse_args().command:
+        case "up":
+            print(up().kubeconfig)
+        case "down":
+            down()
+        case _:
+            return _print(look())
+    return 0
+
+
+def _print(status: ClusterStatus) -> int:
+    """Exit code 0 where all of the cluster runs, 1 where some of it does, 3 where there is none."""
+    if status.layout is None:
+        print("no cluster")
+        return 3
+    for name, process in status.components.items():
+        print(f"{name:<24} {process or 'NOT RUNNING'}")
+    print(f"{'kubeconfig':<24} {status.layout.kubeconfig}")
+    return 0 if status.complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+module lockstep/tests/cluster/pause
+
+go 1.26.0

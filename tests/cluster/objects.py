@@ -1,0 +1,33 @@
+"""Putting objects into the cluster, with the kubectl that was built with it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.layout import ClusterLayout
+from tests.cluster.programs import Programs
+
+
+def apply_folder(layout: ClusterLayout, programs: Programs, folder: Path) -> None:
+    """Apply every manifest of a folder, server-side: some definitions are too large for kubectl's annotation."""
+    kubectl(layout, programs, "apply", "--server-side", "--force-conflicts", f"--filename={folder}")
+
+
+def apply_objects(layout: ClusterLayout, programs: Programs, objects: Iterable[Mapping[str, Any]]) -> None:
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+    kubectl(layout, programs, "apply", "--server-side", "--force-conflicts", "--filename=-", standard_input=listed)
+
+
+def kubectl(
+    layout: ClusterLayout, programs: Programs, *arguments: str, standard_input: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run kubectl as the cluster's administrator. Raises SystemExit with its words where it fails."""
+    command = [programs.program("kubectl"), f"--kubeconfig={layout.kubeconfig}", *arguments]
+    done = subprocess.run(command, input=standard_input, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip()}")
+    return done
