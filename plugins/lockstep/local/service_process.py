@@ -1,0 +1,137 @@
+"""Processes of the stack: started in a session of their own, found again, measured and ended.
+
+A process is known by its id *and* its start time, so that a reused id is never mistaken for it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from lockstep.local.service import MARKER, Service
+
+# A Popen that is collected while its process lives complains; these processes outlive this one on purpose.
+_started: list[subprocess.Popen[bytes]] = []
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceProcess:
+    """A service's process: leader of its own session and process group. `created_at` is Unix time."""
+
+    pid: int
+    created_at: float
+    fingerprint: str
+
+    def living(self) -> psutil.Process | None:
+        """Return the process if it still runs, else None."""
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.created_at) < 1.0
+            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        except psutil.NoSuchProcess:
+            return None
+
+
+def start(service: Service, log: Path) -> ServiceProcess:
+    """Start the service detached from this process and its terminal; its output goes to `log`, the last one is kept."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    service.cwd.mkdir(parents=True, exist_ok=True)
+    if log.exists():
+        log.replace(log.with_suffix(".previous.log"))
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            service.argv,
+            env=dict(service.env),
+            cwd=service.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    _started.append(process)
+    created_at = psutil.Process(process.pid).create_time()
+    return ServiceProcess(pid=process.pid, created_at=created_at, fingerprint=service.fingerprint)
+
+
+def end(processes: Collection[ServiceProcess], grace_s: float = 10.0) -> None:
+    """Ask the process groups to end, and kill what is left of them after `grace_s`."""
+    living = [found for process in processes if (found := process.living()) is not None]
+    families = [member for leader in living for member in family(leader)]
+    for leader in living:
+        signal_group(leader, signal.SIGTERM)
+    _, stubborn = psutil.wait_procs(families, timeout=grace_s)
+    kill(stubborn)
+
+
+def end_strays(state: Path, spared: Collection[ServiceProcess] = ()) -> int:
+    """Kill every process that carries the stack's mark, but the spared ones, their descendants and ourselves.
+
+    Return how many there were. A process may fork while we look, hence the rounds.
+    """
+    ended = 0
+    for _ in range(5):
+        strays = find_strays(state, spared)
+        if not strays:
+            break
+        ended += len(strays)
+        kill(strays)
+    return ended
+
+
+def find_strays(state: Path, spared: Collection[ServiceProcess] = ()) -> list[psutil.Process]:
+    leaders = [leader for process in spared if (leader := process.living()) is not None]
+    us = psutil.Process()
+    kept = {member.pid for leader in leaders for member in family(leader)} | {us.pid, *(p.pid for p in us.parents())}
+    return [process for process in marked(state) if process.pid not in kept]
+
+
+def marked(state: Path) -> Iterator[psutil.Process]:
+    """Yield every running process that was started, at whatever remove, by the stack of this state folder."""
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARKER) == str(state) and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+        except (psutil.Error, OSError):
+            continue  # Gone meanwhile, or another user's: not ours in either case.
+
+
+def family(leader: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [leader, *leader.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return [leader]
+
+
+def kill(processes: Collection[psutil.Process], wait_s: float = 5.0) -> None:
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(list(processes), timeout=wait_s)
+
+
+def signal_group(leader: psutil.Process, number: signal.Signals) -> None:
+    try:
+        os.killpg(leader.pid, number)
+    except ProcessLookupError:
+        return
+
+
+def memory_bytes(processes: Collection[psutil.Process]) -> int:
+    """Return the memory of the processes together, shared pages counted once where the system can tell."""
+    return sum(map(memory_of, processes))
+
+
+def memory_of(process: psutil.Process) -> int:
+    try:
+        return process.memory_full_info().pss if sys.platform == "linux" else process.memory_info().rss
+    except psutil.Error:
+        return 0
