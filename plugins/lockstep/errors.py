@@ -31,6 +31,18 @@ class GangLost(LockstepError):
     retryable = True
 
 
+class GangTimedOut(LockstepError):
+    """A time limit passed; another try may succeed."""
+
+    retryable = True
+
+
+class ClusterUnavailable(LockstepError):
+    """The Kubernetes API did not answer properly, though asked repeatedly; another try may succeed."""
+
+    retryable = True
+
+
 class CheckpointRejected(LockstepError):
     """Training ended, but what it left behind must not be called a model."""
 

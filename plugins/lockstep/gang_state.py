@@ -1,36 +1,20 @@
-"""decide(): plan + what was seen + how long it took -> Decision. Pure; every wait it allows has an end.
+"""decide(): the gang that runs + what was seen of it + the time -> Decision. Pure.
 
 The gang lives and dies as one: it has finished when every worker has, and failed when one has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lockstep.failure import WorkerFailure, culprit, failure_of, first, vanished
-from lockstep.pod_plan import GangPlan
+from lockstep.gang_view import GangView
 from lockstep.pod_snapshot import PodSnapshot
+from lockstep.running_gang import RunningGang
 
 BLAME_WINDOW_S = 10.0
 """How long to wait for a culprit where only peers have said so far that they lost one: the longest delay between the
 end of a worker and its peers' errors that was measured (FIELD-NOTES: 9-10 s by heartbeat)."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GangView:
-    """What was seen of one attempt: the latest snapshot of each rank, and the ranks whose pod is gone."""
-
-    pods: Mapping[int, PodSnapshot]
-    gone: frozenset[int] = field(default_factory=frozenset)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Waited:
-    """Seconds since the launch, and since the first failure was seen (None while there is none)."""
-
-    launch_s: float
-    failure_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,64 +50,65 @@ class Abort:
 Decision = KeepWaiting | Finish | Fail | Abort
 
 
-def decide(plan: GangPlan, view: GangView, waited: Waited) -> Decision:
-    """What the gang's state asks for. Total: any view and any duration has exactly one answer."""
+def decide(running: RunningGang, view: GangView, *, now: float, failed_at: float | None = None) -> Decision:
+    """What the gang's state asks for. Total: any view at any time has exactly one answer.
+
+    `now` and `failed_at`, when the first failure was seen, are seconds since the epoch.
+    """
     failures = gang_failures(view)
     if (cause := culprit(failures)) is not None:
-        return Fail(cause=cause, failures=failures, others=plan.spec.workers - 1)
+        return Fail(cause=cause, failures=failures, others=running.workers - 1)
     if (collateral := first(failures)) is not None:
-        return _wait_for_culprit(plan, collateral, failures, waited)
-    if _all_succeeded(plan, view):
-        return Finish(uids=tuple(view.pods[rank].uid for rank in range(plan.spec.workers)))
-    return _wait_within_limits(plan, view, waited)
+        return _wait_for_culprit(running, collateral, failures, now - (now if failed_at is None else failed_at))
+    if all(pod.succeeded for pod in view.pods.values()):
+        return Finish(uids=running.uids)
+    return _wait_within_limits(running, view, now)
 
 
 def gang_failures(view: GangView) -> tuple[WorkerFailure, ...]:
     """Every failure that the view shows; a pod that is gone has failed unless it was seen to succeed."""
-    dead = [
-        failure_of(pod) or (vanished(pod) if rank in view.gone and not pod.succeeded else None)
-        for rank, pod in sorted(view.pods.items())
-    ]
+    dead = (_failure(pod, gone=rank in view.gone) for rank, pod in sorted(view.pods.items()))
     return tuple(failure for failure in dead if failure is not None)
 
 
-def _all_succeeded(plan: GangPlan, view: GangView) -> bool:
-    return all(rank in view.pods and view.pods[rank].succeeded for rank in range(plan.spec.workers))
+def describe(view: GangView) -> str:
+    """One clause a worker: what it does, or what it waits for."""
+    return "; ".join(f"worker {rank} {_state(pod)}" for rank, pod in sorted(view.pods.items()))
+
+
+def _failure(pod: PodSnapshot, *, gone: bool) -> WorkerFailure | None:
+    return failure_of(pod) or (vanished(pod) if gone and not pod.succeeded else None)
 
 
 def _wait_for_culprit(
-    plan: GangPlan, collateral: WorkerFailure, failures: tuple[WorkerFailure, ...], waited: Waited
+    running: RunningGang, collateral: WorkerFailure, failures: tuple[WorkerFailure, ...], waited_s: float
 ) -> Decision:
-    left_s = BLAME_WINDOW_S - (waited.failure_s or 0.0)
-    if left_s > 0 and len(failures) < plan.spec.workers:
-        return KeepWaiting(within_s=left_s)
-    return Fail(cause=collateral, failures=failures, others=plan.spec.workers - 1)
+    if waited_s < BLAME_WINDOW_S and len(failures) < running.workers:
+        return KeepWaiting(within_s=BLAME_WINDOW_S - waited_s)
+    return Fail(cause=collateral, failures=failures, others=running.workers - 1)
 
 
-def _wait_within_limits(plan: GangPlan, view: GangView, waited: Waited) -> Decision:
-    limits = _limits(plan, view)
-    for limit_s, name in limits:
-        if waited.launch_s >= limit_s:
-            return Abort(why=f"{name} of {limit_s:g} s passed: {describe(plan, view)}")
-    return KeepWaiting(within_s=min((limit_s - waited.launch_s for limit_s, _ in limits), default=None))
+def _wait_within_limits(running: RunningGang, view: GangView, now: float) -> Decision:
+    limits = _limits(running, view)
+    for end, name in limits:
+        if now >= end:
+            return Abort(why=f"{name} passed: {describe(view)}")
+    return KeepWaiting(within_s=min((end - now for end, _ in limits), default=None))
 
 
-def _limits(plan: GangPlan, view: GangView) -> list[tuple[float, str]]:
-    all_started = all(rank in view.pods and view.pods[rank].started for rank in range(plan.spec.workers))
-    limits = [] if all_started else [(plan.spec.startup_timeout_s, "the start-up timeout (startup_timeout_s)")]
-    if plan.spec.run_timeout_s is not None:
-        limits.append((plan.spec.run_timeout_s, "the run timeout (run_timeout_s)"))
+def _limits(running: RunningGang, view: GangView) -> list[tuple[float, str]]:
+    """When each limit in force ends, and what to call it."""
+    timeouts, limits = running.timeouts, []
+    if not all(pod.started for pod in view.pods.values()):
+        limits.append((running.launched_at + timeouts.startup_s, f"the startup timeout of {timeouts.startup_s:g} s"))
+    if timeouts.run_s is not None:
+        limits.append((running.launched_at + timeouts.run_s, f"the run timeout of {timeouts.run_s:g} s"))
+    if running.deadline is not None:
+        limits.append((running.deadline, "the task's execution_timeout"))
     return limits
 
 
-def describe(plan: GangPlan, view: GangView) -> str:
-    """One clause a worker: what it does, or what it waits for."""
-    return "; ".join(f"worker {rank} {_state(view.pods.get(rank))}" for rank in range(plan.spec.workers))
-
-
-def _state(pod: PodSnapshot | None) -> str:
-    if pod is None:
-        return "has no pod"
+def _state(pod: PodSnapshot) -> str:
     if pod.unscheduled:
         return f"cannot be scheduled: {pod.unscheduled}"
     if pod.waiting_reason:

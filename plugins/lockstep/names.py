@@ -56,17 +56,18 @@ class GangId:
         return f"{self.dag_id}.{self.task_id}{mapped} of {self.run_id}"
 
 
-def service_name(gang: GangId, attempt: int) -> str:
-    return f"{gang.name}-{attempt}"
+def service_name(gang: GangId) -> str:
+    """One Service serves all attempts, so that whoever creates it owns the gang."""
+    return gang.name
 
 
 def worker_name(gang: GangId, attempt: int, rank: int) -> str:
-    return f"{service_name(gang, attempt)}-w{rank}"
+    return f"{gang.name}-{attempt}-w{rank}"
 
 
 def worker_host(gang: GangId, attempt: int, rank: int, namespace: str) -> str:
     """The name under which a worker's peers reach it; short of the cluster's domain, which the resolver appends."""
-    return f"{worker_name(gang, attempt, rank)}.{service_name(gang, attempt)}.{namespace}.svc"
+    return f"{worker_name(gang, attempt, rank)}.{service_name(gang)}.{namespace}.svc"
 
 
 def gang_labels(gang: GangId) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -26,14 +25,14 @@ def parse(kind: type[T], given: Mapping[str, Any], *, what: str) -> T:
     `what` names the thing in the error ("training", "spec.json"). Raises InvalidSpec listing all faults at once.
     """
     try:
-        return _adapter(kind).validate_python(dict(given))
+        return TypeAdapter(kind).validate_python(dict(given))
     except ValidationError as invalid:
         raise InvalidSpec(_explain(kind, invalid, what)) from None
 
 
 def to_json(value: Any) -> dict[str, Any]:
     """The dataclass as JSON-ready data; `parse(type(value), to_json(value))` equals `value`."""
-    data: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json")
+    data: dict[str, Any] = TypeAdapter(type(value)).dump_python(value, mode="json")
     return data
 
 
@@ -43,11 +42,6 @@ def unknown_key(key: str, valid: Iterable[str]) -> str:
     near = get_close_matches(key, names, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     return f"unknown parameter {key!r}{hint}; valid ones: {', '.join(names)}"
-
-
-@cache
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    return TypeAdapter(kind)
 
 
 def _explain(kind: type[Any], invalid: ValidationError, what: str) -> str:

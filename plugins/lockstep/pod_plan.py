@@ -49,10 +49,17 @@ def plan_gang(spec: TrainingSpec, gang: GangId, *, attempt: int, loopback_ports:
         gang=gang,
         attempt=attempt,
         spec=spec,
-        service=names.service_name(gang, attempt),
+        service=names.service_name(gang),
         labels=labels,
         workers=tuple(_plan_worker(spec, gang, attempt, labels, addresses, rank) for rank in range(spec.workers)),
     )
+
+
+def replan(plan: GangPlan, attempt: int) -> GangPlan:
+    """The same gang under another attempt's names."""
+    loopback = plan.spec.rendezvous == "loopback"
+    ports = [int(worker.address.rpartition(":")[2]) for worker in plan.workers] if loopback else ()
+    return plan_gang(plan.spec, plan.gang, attempt=attempt, loopback_ports=ports)
 
 
 def spec_digest(spec: TrainingSpec) -> str:
@@ -87,8 +94,8 @@ def _contract_env(spec: TrainingSpec, attempt: int, rank: int) -> dict[str, str]
         names.ENV_ATTEMPT: str(attempt),
         names.ENV_RANK: str(rank),
         names.ENV_WORKERS: str(spec.workers),
-        names.ENV_RENDEZVOUS_TIMEOUT: f"{spec.rendezvous_timeout_s:g}",
-        names.ENV_STALL_TIMEOUT: f"{spec.stall_timeout_s:g}",
+        names.ENV_RENDEZVOUS_TIMEOUT: f"{spec.timeouts.rendezvous_s:g}",
+        names.ENV_STALL_TIMEOUT: f"{spec.timeouts.stall_s:g}",
         names.ENV_TRAINING: json.dumps(to_json(spec.training), sort_keys=True),
     }
 

@@ -16,7 +16,7 @@ DISRUPTIONS = ("DisruptionTarget", "TerminationTarget")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PodSnapshot:
-    """A worker's pod at one moment. `finished_at` is seconds since the epoch; texts are empty where nothing was said.
+    """A worker's pod at one moment. Moments are seconds since the epoch; texts are empty where nothing was said.
 
     `reason` and `message` are those of the ended container, or of the pod where no container says anything;
     `waiting_reason` and `waiting_message` tell why its container has not started, `unscheduled` why it has no node.
@@ -29,6 +29,7 @@ class PodSnapshot:
     phase: str
     node: str = ""
     spec: str = ""
+    created_at: float | None = None
     started: bool = False
     exit_code: int | None = None
     reason: str = ""
@@ -66,6 +67,7 @@ def snapshot(pod: Any) -> PodSnapshot:
         phase=status.phase or "Unknown",
         node=pod.spec.node_name or "",
         spec=(metadata.annotations or {}).get(names.ANNOTATION_SPEC, ""),
+        created_at=_epoch(metadata.creation_timestamp),
         started=bool(state and (state.running or terminated)),
         exit_code=terminated.exit_code if terminated else None,
         reason=(terminated.reason if terminated else None) or status.reason or "",

@@ -15,7 +15,7 @@ from lockstep.checkpoint import StoredDirectory
 from lockstep.cloud_storage import CloudStorage
 from lockstep.errors import CheckpointRejected, InvalidSpec, StorageUnavailable
 from lockstep.gs_url import GsUrl
-from lockstep.names import label_value
+from lockstep.names import GangId, label_value
 from lockstep.stored_object import StoredObject
 from lockstep.training_result import FILE_NAME as RESULT
 from lockstep.training_result import TrainingResult
@@ -25,13 +25,16 @@ PROGRESS = "progress.json"
 _READS = 3
 
 
-def run_url(run_root: str, *, dag_id: str, run_id: str) -> str:
+def run_url(run_root: str, gang: GangId) -> str:
     """Where a DAG run keeps what it trains: `<run_root>/<dag>/<run>`, both made safe for a path.
+
+    Tasks of one run share it; each of a mapped task's instances has its own, `…/<map index>`.
 
     Raises:
         InvalidSpec: `run_root` is not in Cloud Storage.
     """
-    return str(GsUrl.parse(run_root, what="run_root") / label_value(dag_id) / label_value(run_id))
+    run = GsUrl.parse(run_root, what="run_root") / label_value(gang.dag_id) / label_value(gang.run_id)
+    return str(run if gang.map_index < 0 else run / str(gang.map_index))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, JsonValue
 
 from lockstep.errors import InvalidSpec
-from lockstep.parsing import STRICT_KEYS
+from lockstep.gs_url import GsUrl
+from lockstep.parsing import STRICT_KEYS, to_json
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -67,8 +67,21 @@ class Resources:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Timeouts:
+    """Seconds. `startup_s` and `run_s` count from the launch; `grace_s` is what a worker has to save and leave."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT_KEYS
+
+    startup_s: Seconds = 600.0
+    run_s: Seconds | None = None
+    rendezvous_s: Seconds = 300.0
+    stall_s: Seconds = 600.0
+    grace_s: Annotated[int, Field(ge=1)] = 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingSpec:
-    """One training on one gang. Durations in seconds; `run_timeout_s` counts from the launch, None is no limit."""
+    """One training on one gang."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT_KEYS
 
@@ -83,22 +96,14 @@ class TrainingSpec:
     env: dict[str, str] = field(default_factory=dict)
     port: Annotated[int, Field(ge=1, le=65535)] = 2222
     rendezvous: Literal["service", "loopback"] = "service"
-    startup_timeout_s: Seconds = 600.0
-    run_timeout_s: Seconds | None = None
-    rendezvous_timeout_s: Seconds = 300.0
-    stall_timeout_s: Seconds = 600.0
-    grace_period_s: Annotated[int, Field(ge=1)] = 30
+    timeouts: Timeouts = field(default_factory=Timeouts)
     pod_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_bucket_url(self.run_directory, what="run_directory")
+        GsUrl.parse(self.run_directory, what="run_directory")
         if reserved := sorted(name for name in self.env if name == "TF_CONFIG" or name.startswith("LOCKSTEP_")):
             raise InvalidSpec(f"env: {', '.join(reserved)}: set by Lockstep for each worker; remove it from env")
 
-
-def require_bucket_url(url: str, *, what: str) -> str:
-    """Return `url` without a trailing slash if it is gs://bucket/path; raises InvalidSpec otherwise."""
-    parts = urlsplit(url)
-    if parts.scheme != "gs" or not parts.netloc or not parts.path.strip("/"):
-        raise InvalidSpec(f"{what}: expected gs://<bucket>/<path>, got {url!r}")
-    return url.rstrip("/")
+    def request(self) -> dict[str, Any]:
+        """What of this decides the outcome, and so may not change within a run directory (`spec.json`)."""
+        return {"schema": 1, "workers": self.workers, "training": to_json(self.training)}

@@ -12,6 +12,7 @@ import pytest
 from lockstep.cloud_storage import CloudStorage
 from lockstep.errors import CheckpointRejected, InvalidSpec, LockstepError, NotPermitted, StorageUnavailable
 from lockstep.gs_url import GsUrl
+from lockstep.names import GangId
 from lockstep.run_directory import RunDirectory, run_url
 
 SPEC = {"image": "i:1", "workers": 2, "training": {"epochs": 5, "job_params": {"units": [1, 2]}}}
@@ -245,9 +246,12 @@ def test_missing_credentials_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_runs_have_addresses_of_their_own() -> None:
     """Run ids that differ in nothing but forbidden characters stay apart, and none of these reaches the path."""
-    one, other = (run_url("gs://b-1/runs/", dag_id="d", run_id=run_id) for run_id in ("m__1+00:00", "m__1-00:00"))
+    one, other = (
+        run_url("gs://b-1/runs/", GangId(dag_id="d", run_id=run_id, task_id="t"))
+        for run_id in ("m__1+00:00", "m__1-00:00")
+    )
     assert one != other
     assert one.startswith("gs://b-1/runs/d/m__1-00-00-")
     assert not set("+:?#") & set(one.removeprefix("gs://"))
     with pytest.raises(InvalidSpec, match="run_root"):
-        run_url("/tmp/runs", dag_id="d", run_id="r")
+        run_url("/tmp/runs", GangId(dag_id="d", run_id="r", task_id="t"))

@@ -1,0 +1,67 @@
+"""The only door to the outside: what the supervisor asks of a cluster, and of a clock.
+
+`KubernetesCluster` is the implementation; the supervisor's tests bring one in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from lockstep.names import GangId
+from lockstep.pod_event import PodEvent
+from lockstep.pod_plan import GangPlan, WorkerPod
+from lockstep.pod_snapshot import PodSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a container's log; `at` is the time stamp that Kubernetes put on it (RFC 3339, nanoseconds)."""
+
+    at: str
+    text: str
+
+    def after(self, other: LogLine) -> bool:
+        """Whether this line was written later; fractions of a second may have fewer digits where they end in zeros."""
+        return self.at.rstrip("Z") > other.at.rstrip("Z")
+
+
+class Cluster(Protocol):
+    """All calls raise the errors of `lockstep.errors`, and nothing of the client library."""
+
+    def connected(self) -> AbstractAsyncContextManager[None]:
+        """Holds the one connection that the other calls share."""
+
+    async def create_service(self, plan: GangPlan) -> str | None:
+        """Create the Service that owns the gang's pods and return its UID, or None if it already exists."""
+
+    async def create_pod(self, plan: GangPlan, worker: WorkerPod, owner_uid: str) -> PodSnapshot:
+        """Create one pod, owned by the Service. Raises AlreadyExists if its name is taken."""
+
+    async def pods(self, gang: GangId) -> Sequence[PodSnapshot]:
+        """All pods of the gang, of whatever attempt."""
+
+    def events(self, gang: GangId) -> AsyncIterator[PodEvent]:
+        """First a `PodsListed`, then every change, without end; a cut or expired watch is resumed by a new listing."""
+
+    def log(self, pod: str, since: LogLine | None) -> AsyncIterator[LogLine]:
+        """The log of a pod that has started, followed to its end; lines up to and with `since` are left out."""
+
+    async def tail(self, pod: str, lines: int) -> Sequence[str]:
+        """The last lines of a pod's log; empty where there is none to be had."""
+
+    async def delete(self, gang: GangId, grace_s: int) -> None:
+        """Ask for the Service and all pods of the gang to be deleted; what is gone already is fine."""
+
+
+class Clock(Protocol):
+    """Wall-clock time, so that a deadline means the same in every process."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+
+class AlreadyExists(Exception):
+    """The name of an object to be created is taken."""

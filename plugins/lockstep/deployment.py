@@ -1,0 +1,50 @@
+"""What an installation decides once for all DAGs: Airflow's configuration section `[lockstep]`.
+
+Every value can be overridden by an operator's argument; a DAG file that leaves them out runs unchanged on one machine
+and on a cluster. Set them in airflow.cfg or as `AIRFLOW__LOCKSTEP__RUN_ROOT` and so on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from lockstep.errors import InvalidSpec
+from lockstep.parsing import parse
+
+SECTION = "lockstep"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deployment:
+    """`run_root` is the gs://bucket/prefix under which runs write; `image` the trainer's. None: each DAG must say."""
+
+    kubernetes_conn_id: str = "kubernetes_default"
+    namespace: str = "default"
+    service_account: str | None = None
+    image: str | None = None
+    run_root: str | None = None
+    rendezvous: Literal["service", "loopback"] = "service"
+    mlflow_tracking_uri: str | None = None
+
+
+def deployment() -> Deployment:
+    """Read the section. Raises InvalidSpec naming what is malformed in it."""
+    from airflow.sdk.configuration import conf
+
+    given = {field.name: conf.get(SECTION, field.name, fallback=None) for field in fields(Deployment)}
+    return parse(
+        Deployment,
+        {key: value for key, value in given.items() if value},
+        what=f"Airflow configuration section [{SECTION}]",
+    )
+
+
+def required(value: str | None, key: str) -> str:
+    """`value`, or an InvalidSpec that tells where to give it."""
+    if value:
+        return value
+    raise InvalidSpec(
+        f"no {key} is given: pass {key}= to the operator, or set {key} in Airflow's configuration section [{SECTION}] "
+        f"(environment variable AIRFLOW__{SECTION.upper()}__{key.upper()})"
+    )

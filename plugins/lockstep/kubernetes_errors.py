@@ -1,0 +1,35 @@
+"""What the Kubernetes API refused -> one of our errors, in the API's own words.
+
+The exceptions of the synchronous and the asynchronous client have the same shape.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lockstep.errors import ClusterUnavailable, InvalidSpec, LockstepError, NotPermitted
+
+RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
+
+
+def as_lockstep_error(refusal: Any, doing: str) -> LockstepError:
+    """`refusal` is an `ApiException`; `doing` completes "the Kubernetes API refused to …"."""
+    said = f"the Kubernetes API refused to {doing}: {status_message(refusal)} (HTTP {refusal.status})"
+    if refusal.status in (400, 422):
+        return InvalidSpec(said)
+    if refusal.status == 401:
+        return NotPermitted(f"{said}; renew the credentials of the Airflow connection")
+    if refusal.status == 403:
+        return NotPermitted(f"{said}; grant the right (docker/kubernetes/ has the Role) or raise the quota it names")
+    if refusal.status == 404:
+        return NotPermitted(f"{said}; create the namespace, or name another with namespace=")
+    return ClusterUnavailable(said)
+
+
+def status_message(refusal: Any) -> str:
+    """The `message` of the Status object in the answer, or the HTTP reason where there is none."""
+    try:
+        return str(json.loads(refusal.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        return str(refusal.reason)

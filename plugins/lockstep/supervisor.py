@@ -1,0 +1,199 @@
+"""Launch, observe, decide, act, clean up: one implementation for a task that waits and for a trigger.
+
+What to do is decided in `gang_state.py` and `adoption.py`; here it is only done. A gang outlives the cancelling of its
+watcher, for the process that takes over; every other end removes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from lockstep.adoption import adoptable, next_attempt
+from lockstep.cluster import AlreadyExists, Clock, Cluster
+from lockstep.errors import ClusterUnavailable, GangFailed, GangLost, GangTimedOut, LockstepError
+from lockstep.event_stream import EventStream
+from lockstep.failure import USERS_TO_MEND
+from lockstep.gang_state import Abort, Fail, Finish, KeepWaiting, decide, gang_failures
+from lockstep.gang_view import GangView, launched_view, observe
+from lockstep.log_follower import LogFollower
+from lockstep.names import GangId
+from lockstep.pod_plan import GangPlan, WorkerPod, replan
+from lockstep.pod_snapshot import PodSnapshot
+from lockstep.running_gang import RunningGang
+
+log = logging.getLogger(__name__)
+
+CREATE_AT_ONCE = 16
+FAILED_GRACE_S = 5
+"""Grace for the rest of a failed gang: what it could still save is behind its last backup, or equal to it."""
+CLEAN_UP_TIMEOUT_S = 60.0
+TAIL_LINES = 20
+
+
+async def launch(plan: GangPlan, cluster: Cluster, clock: Clock, deadline: float | None = None) -> RunningGang:
+    """Bring the gang up, or take over the one that a lost try left running and well.
+
+    Creates exactly one pod a worker. Raises InvalidSpec, NotPermitted or ClusterUnavailable, with nothing left behind.
+    """
+    owner_uid = await cluster.create_service(plan)
+    if owner_uid is None:
+        found = await cluster.pods(plan.gang)
+        if adoptable(plan.spec, found):
+            log.info("Taking over the gang that an earlier try launched: %s", ", ".join(pod.name for pod in found))
+            return _running(plan, found, launched_at=_created(found, clock), deadline=deadline)
+        owner_uid, plan = await _replace(plan, found, cluster)
+    pods = await _create_pods(plan, owner_uid, cluster)
+    log.info("Launched %s: %d pods, owned by Service %s", plan.gang, len(pods), plan.service)
+    return _running(plan, pods, launched_at=clock.now(), deadline=deadline)
+
+
+async def supervise(running: RunningGang, cluster: Cluster, clock: Clock) -> Finish:
+    """Watch until every worker has returned 0. Whatever the end, the gang is gone when this returns or raises.
+
+    Raises GangFailed (its user can mend it), GangLost or GangTimedOut (another try may help), ClusterUnavailable.
+    """
+    async with EventStream(cluster.events(running.gang)) as events:
+        try:
+            finish = await _watch(running, cluster, clock, events)
+        except Exception as failure:
+            await _note_failures(failure, _delete(running, cluster, events, FAILED_GRACE_S))
+            raise
+        await _delete(running, cluster, events, FAILED_GRACE_S)
+        return finish
+
+
+async def remove(gang: GangId, cluster: Cluster, grace_s: int) -> None:
+    """Delete the gang, whatever attempt, and wait until its pods are gone. Raises ClusterUnavailable if some stay."""
+    await cluster.delete(gang, grace_s)
+    timeout_s = grace_s + CLEAN_UP_TIMEOUT_S
+    left: Sequence[PodSnapshot] = ()
+    try:
+        async with asyncio.timeout(timeout_s), EventStream(cluster.events(gang)) as events:
+            while left := await cluster.pods(gang):
+                await events.next_within(None)
+    except TimeoutError:
+        raise ClusterUnavailable(_still_there(left, timeout_s)) from None
+
+
+def _running(plan: GangPlan, pods: Sequence[PodSnapshot], *, launched_at: float, deadline: float | None) -> RunningGang:
+    by_rank = sorted(pods, key=lambda pod: pod.rank)
+    return RunningGang(
+        gang=plan.gang,
+        namespace=plan.spec.namespace,
+        attempt=by_rank[0].attempt,
+        uids=tuple(pod.uid for pod in by_rank),
+        timeouts=plan.spec.timeouts,
+        launched_at=launched_at,
+        deadline=deadline,
+    )
+
+
+def _created(pods: Sequence[PodSnapshot], clock: Clock) -> float:
+    return min((pod.created_at for pod in pods if pod.created_at is not None), default=clock.now())
+
+
+async def _replace(plan: GangPlan, found: Sequence[PodSnapshot], cluster: Cluster) -> tuple[str, GangPlan]:
+    log.info("Removing what an earlier try of %s left: %d pods", plan.gang, len(found))
+    await remove(plan.gang, cluster, FAILED_GRACE_S)
+    plan = replan(plan, next_attempt(found))
+    owner_uid = await cluster.create_service(plan)
+    if owner_uid is None:
+        raise ClusterUnavailable(f"Service {plan.service} came back while it was replaced: is {plan.gang} run twice?")
+    return owner_uid, plan
+
+
+async def _create_pods(plan: GangPlan, owner_uid: str, cluster: Cluster) -> list[PodSnapshot]:
+    at_once = asyncio.Semaphore(CREATE_AT_ONCE)
+
+    async def create(worker: WorkerPod) -> PodSnapshot:
+        async with at_once:
+            return await cluster.create_pod(plan, worker, owner_uid)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            creations = [group.create_task(create(worker)) for worker in plan.workers]
+    except ExceptionGroup as failures:
+        failure = _launch_failure(failures.exceptions[0], plan)
+        await _note_failures(failure, cluster.delete(plan.gang, FAILED_GRACE_S))
+        raise failure from None
+    return [creation.result() for creation in creations]
+
+
+def _launch_failure(failure: Exception, plan: GangPlan) -> Exception:
+    if isinstance(failure, AlreadyExists):
+        return ClusterUnavailable(f"cannot {failure}: another pod has that name; try again")
+    return failure
+
+
+async def _watch(running: RunningGang, cluster: Cluster, clock: Clock, events: EventStream) -> Finish:
+    view = launched_view(running)
+    failed_at: float | None = None
+    async with LogFollower(cluster, running.pod(0), prefix="[chief] ") as chief_log:
+        while True:
+            if failed_at is None and gang_failures(view):
+                failed_at = clock.now()
+            match decide(running, view, now=clock.now(), failed_at=failed_at):
+                case KeepWaiting(within_s=within_s):
+                    if view.pods[0].started:
+                        chief_log.start()
+                    event = await events.next_within(within_s)
+                    view = observe(view, event) if event else view
+                case Finish() as finish:
+                    await chief_log.drain()
+                    log.info("All %d workers of %s have succeeded", running.workers, running.gang)
+                    return finish
+                case Fail() as failed:
+                    await chief_log.drain()
+                    raise await _explained(failed, view, cluster)
+                case Abort(why=why):
+                    raise GangTimedOut(f"{running.gang}: {why}")
+
+
+async def _explained(failed: Fail, view: GangView, cluster: Cluster) -> LockstepError:
+    """The error that ends the task: one line; what else is known goes into the log."""
+    for failure in failed.failures:
+        log.info("Failed (%s): %s", failure.kind, failure)
+    if failed.cause.traceback:
+        log.info("Traceback of worker %d:\n%s", failed.cause.rank, failed.cause.traceback)
+    elif tail := await cluster.tail(view.pods[failed.cause.rank].name, TAIL_LINES):
+        log.info("The last lines of worker %d:\n%s", failed.cause.rank, "\n".join(tail))
+    kind = GangFailed if failed.cause.kind in USERS_TO_MEND else GangLost
+    return kind(f"{failed.cause}{_others(failed.others)}")
+
+
+def _others(count: int) -> str:
+    return {0: "", 1: "; the other worker was ended with it"}.get(count, f"; the {count} others were ended with it")
+
+
+async def _delete(running: RunningGang, cluster: Cluster, events: EventStream, grace_s: int) -> None:
+    """Delete the gang and wait, on the watch that is open already, until its pods are gone."""
+    await cluster.delete(running.gang, grace_s)
+    view = launched_view(running)
+    timeout_s = grace_s + CLEAN_UP_TIMEOUT_S
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not view.all_gone:
+                event = await events.next_within(None)
+                view = observe(view, event) if event else view
+    except TimeoutError:
+        left = [pod for rank, pod in view.pods.items() if rank not in view.gone]
+        raise ClusterUnavailable(_still_there(left, timeout_s)) from None
+
+
+def _still_there(pods: Sequence[PodSnapshot], timeout_s: float) -> str:
+    names = ", ".join(pod.name for pod in pods)
+    return (
+        f"pods are still there {timeout_s:g} s after their deletion was asked for: {names}; "
+        "`kubectl describe pod` shows a finalizer or a lost node"
+    )
+
+
+async def _note_failures(failure: Exception, clean_up: object) -> None:
+    """Await the clean-up; what goes wrong in it is noted on the failure that made it necessary, never raised over it."""
+    try:
+        await clean_up  # type: ignore[misc]
+    except Exception as also:
+        failure.add_note(f"and the clean-up failed: {also}")
+        log.warning("The clean-up failed: %s", also)

@@ -1,0 +1,1 @@
+"""What runs in the triggerer while a task is deferred."""

@@ -1,0 +1,55 @@
+"""The supervisor, when the task is deferred: watches, and removes the gang at its end or when a person ends the task.
+
+A triggerer that stops leaves the gang running for the next one, which watches on from what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from lockstep.errors import LockstepError
+from lockstep.kubernetes_cluster import KubernetesCluster
+from lockstep.parsing import parse, to_json
+from lockstep.running_gang import RunningGang
+from lockstep.supervisor import supervise
+from lockstep.system_clock import SystemClock
+
+
+class GangTrigger(BaseTrigger):
+    """Watches one attempt of a gang. Fires once: `{"uids": […]}`, or `{"error": …, "retryable": …}`."""
+
+    def __init__(self, running: dict[str, Any], conn_id: str) -> None:
+        super().__init__()
+        self.running, self.conn_id = running, conn_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{type(self).__module__}.{type(self).__qualname__}", {"running": self.running, "conn_id": self.conn_id}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        cluster = self._cluster()
+        try:
+            async with cluster.connected():
+                finish = await supervise(self._gang(), cluster, SystemClock())
+        except LockstepError as error:
+            yield TriggerEvent({"error": str(error), "retryable": error.retryable})
+        else:
+            yield TriggerEvent({"uids": list(finish.uids)})
+
+    async def on_kill(self) -> None:
+        gang, cluster = self._gang(), self._cluster()
+        async with cluster.connected():
+            await cluster.delete(gang.gang, gang.timeouts.grace_s)
+        self.log.info("The task was ended by a person; the pods of %s are being deleted", gang.gang)
+
+    def _gang(self) -> RunningGang:
+        return parse(RunningGang, self.running, what="trigger")
+
+    def _cluster(self) -> KubernetesCluster:
+        return KubernetesCluster(conn_id=self.conn_id, namespace=self._gang().namespace)
+
+
+def gang_trigger(running: RunningGang, conn_id: str) -> GangTrigger:
+    return GangTrigger(to_json(running), conn_id)

@@ -1,0 +1,118 @@
+"""WorkerPod -> KubernetesPodOperator -> the pod's manifest. The only file that knows that operator's vocabulary.
+
+Every worker is one KubernetesPodOperator: whatever pod that operator can make, a worker can be. Running the pod is left
+to the supervisor, because the operator's own life cycle assumes one pod for a task.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from lockstep.errors import InvalidSpec
+from lockstep.parsing import unknown_key
+
+if TYPE_CHECKING:
+    from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+
+    from lockstep.pod_plan import GangPlan, WorkerPod
+
+CONTAINER = "worker"
+
+_PLANNED = frozenset(
+    {"name", "namespace", "image", "cmds", "env_vars", "hostname", "subdomain", "random_name_suffix"}
+    | {"service_account_name", "container_resources", "termination_grace_period", "termination_message_policy"}
+    | {"base_container_name"}
+)
+_LIFE_CYCLE = frozenset(
+    {"do_xcom_push", "deferrable", "durable", "reattach_on_restart", "kubernetes_conn_id", "in_cluster", "config_file"}
+    | {"cluster_context", "startup_timeout_seconds", "startup_check_interval_seconds", "schedule_timeout_seconds"}
+    | {"get_logs", "container_logs", "init_container_logs", "container_name_log_prefix_enabled", "log_formatter"}
+    | {"log_events_on_failure", "log_events_on_startup", "log_pod_spec_on_failure", "logging_interval", "poll_interval"}
+    | {"base_container_status_polling_interval", "callbacks", "progress_callback", "on_finish_action", "on_kill_action"}
+    | {"is_delete_operator_pod", "skip_on_exit_code", "trigger_kwargs", "xcom_sidecar_container_security_context"}
+)
+
+
+def pod_manifest(plan: GangPlan, worker: WorkerPod, owner_uid: str) -> dict[str, Any]:
+    """The pod as the API wants it, owned by the gang's Service. `owner_uid` is the Service's."""
+    from kubernetes.client import ApiClient
+
+    pod = worker_operator(plan, worker).build_pod_request_obj(dry_run=True)
+    manifest: dict[str, Any] = ApiClient().sanitize_for_serialization(pod)
+    manifest["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "Service", "name": plan.service, "uid": owner_uid, "blockOwnerDeletion": False}
+    ]
+    return manifest
+
+
+def service_manifest(plan: GangPlan) -> dict[str, Any]:
+    """The headless Service: gives the pods their names in DNS and owns them.
+
+    Addresses are published before a pod is ready, because the workers look each other up in order to become ready.
+    """
+    from lockstep import names
+
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": plan.service, "namespace": plan.spec.namespace, "labels": names.gang_labels(plan.gang)},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {names.LABEL_GANG: plan.gang.name},
+            "ports": [{"name": "tensorflow", "port": plan.spec.port, "protocol": "TCP"}],
+        },
+    }
+
+
+def worker_operator(plan: GangPlan, worker: WorkerPod) -> KubernetesPodOperator:
+    """The operator that describes this worker's pod."""
+    from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+    from kubernetes.client import V1ResourceRequirements
+
+    spec = plan.spec
+    quantities = spec.resources.quantities()
+    options = {"automount_service_account_token": False} | checked_pod_options(spec.pod_options)
+    return KubernetesPodOperator(
+        task_id=worker.name,
+        name=worker.name,
+        namespace=spec.namespace,
+        image=spec.image,
+        cmds=list(spec.command),
+        env_vars=worker.env,
+        labels=options.pop("labels", {}) | worker.labels,
+        annotations=options.pop("annotations", {}) | worker.annotations,
+        hostname=worker.name,
+        subdomain=plan.service,
+        service_account_name=spec.service_account,
+        container_resources=V1ResourceRequirements(requests=quantities, limits=quantities) if quantities else None,
+        termination_grace_period=spec.timeouts.grace_s,
+        termination_message_policy="FallbackToLogsOnError",
+        base_container_name=CONTAINER,
+        random_name_suffix=False,
+        do_xcom_push=False,
+        deferrable=False,
+        durable=False,
+        **options,
+    )
+
+
+def checked_pod_options(options: dict[str, Any]) -> dict[str, Any]:
+    """`options` if KubernetesPodOperator takes every one of them; raises InvalidSpec otherwise."""
+    valid = pod_option_names()
+    for key in options:
+        if key in _PLANNED:
+            raise InvalidSpec(f"pod_options: {key!r} is planned for each worker; use the operator's own arguments")
+        if key in _LIFE_CYCLE:
+            raise InvalidSpec(f"pod_options: {key!r} does not describe a pod; the gang has a life cycle of its own")
+        if key not in valid:
+            raise InvalidSpec(f"pod_options: {unknown_key(key, valid)}")
+    return options
+
+
+def pod_option_names() -> frozenset[str]:
+    from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+
+    described = frozenset(inspect.signature(KubernetesPodOperator.__init__).parameters) - {"self", "kwargs"}
+    return described - _PLANNED - _LIFE_CYCLE
