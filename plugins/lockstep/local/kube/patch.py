@@ -54,7 +54,7 @@ def _json_patch(item: Json, patch: Any) -> Json:
     except jsonpatch.InvalidJsonPatch as error:
         raise bad_request(f"error decoding patch: {error}") from error
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-        details = {"causes": []}
+        details: Json = {"causes": []}
         raise StatusError(422, "Invalid", f"the server rejected our request: {error}", details) from error
 
 

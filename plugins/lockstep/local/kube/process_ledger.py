@@ -1,0 +1,44 @@
+"""Which processes were started, on disk, so that a server that was killed leaves none behind for long."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from lockstep.local.kube.process_tree import ProcessIdentity, end_processes
+
+_FOLDER = "processes"
+
+
+class ProcessLedger:
+    """One small file per container that runs."""
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / _FOLDER
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def record(self, uid: str, leader: ProcessIdentity) -> None:
+        (self._folder / uid).write_text(json.dumps({"pid": leader.pid, "started_at": leader.started_at}))
+
+    def forget(self, uid: str) -> None:
+        (self._folder / uid).unlink(missing_ok=True)
+
+
+def end_leftover_processes(state: Path) -> int:
+    """End what a server that was killed left behind in its state folder; return how many processes that were.
+
+    Not to be called while a server runs on that folder: these are its pods.
+    """
+    ended = 0
+    for file in sorted((state / _FOLDER).glob("*")):
+        entry = _read(file)
+        ended += 0 if entry is None else end_processes(entry)
+        file.unlink(missing_ok=True)
+    return ended
+
+
+def _read(file: Path) -> ProcessIdentity | None:
+    try:
+        return ProcessIdentity(**json.loads(file.read_bytes()))
+    except (ValueError, TypeError):
+        return None  # the server was killed while it wrote
