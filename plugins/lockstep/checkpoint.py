@@ -9,12 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeGuard
+from typing import Annotated, TypeGuard
+
+from pydantic import Field
 
 from lockstep.errors import CheckpointRejected
 from lockstep.manifest import FILE_NAME, ListedFile, MalformedManifest, Manifest
 from lockstep.stored_object import StoredObject
 from lockstep.training_result import TrainingResult
+
+Bound = Annotated[float, Field(allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,10 +40,10 @@ class Wishes:
 
     workers: int | None = None
     epochs: int | None = None
-    min_metrics: Mapping[str, float] = field(default_factory=dict)
-    max_metrics: Mapping[str, float] = field(default_factory=dict)
-    max_drop: Mapping[str, float] = field(default_factory=dict)
-    max_rise: Mapping[str, float] = field(default_factory=dict)
+    min_metrics: dict[str, Bound] = field(default_factory=dict)
+    max_metrics: dict[str, Bound] = field(default_factory=dict)
+    max_drop: dict[str, Bound] = field(default_factory=dict)
+    max_rise: dict[str, Bound] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -246,12 +246,17 @@ def test_missing_credentials_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_runs_have_addresses_of_their_own() -> None:
     """Run ids that differ in nothing but forbidden characters stay apart, and none of these reaches the path."""
-    one, other = (
-        run_url("gs://b-1/runs/", GangId(dag_id="d", run_id=run_id, task_id="t"))
-        for run_id in ("m__1+00:00", "m__1-00:00")
-    )
-    assert one != other
-    assert one.startswith("gs://b-1/runs/d/m__1-00-00-")
-    assert not set("+:?#") & set(one.removeprefix("gs://"))
+
+    def url(run_id: str, map_index: int = -1) -> str:
+        return run_url("gs://b-1/runs/", GangId(dag_id="d", run_id=run_id, task_id="train", map_index=map_index))
+
+    assert url("m__1+00:00") != url("m__1-00:00")
+    assert url("m__1+00:00").startswith("gs://b-1/runs/d/m__1-00-00-")
+    assert not set("+:?#") & set(url("m__1+00:00").removeprefix("gs://"))
+    assert url("r", 3) == url("r") + "/3"
+
+
+def test_a_run_root_outside_cloud_storage_is_refused() -> None:
+    """It is the installation's setting that is wrong, and the error says which."""
     with pytest.raises(InvalidSpec, match="run_root"):
-        run_url("/tmp/runs", GangId(dag_id="d", run_id="r", task_id="t"))
+        run_url("/tmp/runs", GangId(dag_id="d", run_id="r", task_id="train"))
