@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from lockstep.local.layout import PROJECT_ROOT
 from lockstep.local.stack import ServiceStatus, Stack, StackFailed
@@ -26,6 +29,20 @@ def up(stack: Stack) -> int:
 def down(stack: Stack) -> int:
     stack.down()
     say("down: no process is left")
+    return 0
+
+
+def train(stack: Stack, params: Mapping[str, Any]) -> int:
+    up(stack)
+    # Imported late: the other commands need neither storage nor Airflow's vocabulary, and start faster.
+    from lockstep.local import airflow_api, run_start, train
+
+    try:
+        train.train(stack, params, say)
+    except (train.RunFailed, run_start.NotStarted, airflow_api.AirflowRefused) as failure:
+        print(f"lockstep.local: {failure}", file=sys.stderr)
+        return 1
+    say("the stack stays up; `make down` ends it and leaves no process behind")
     return 0
 
 
@@ -55,22 +72,42 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         command = commands.add_parser(name, help=summary, description=summary)
         command.add_argument("--state", type=Path, default=PROJECT_ROOT / ".lockstep", help="folder of the stack's files")
         command.add_argument("--without-airflow", action="store_true", help="leave out Airflow's four processes")
+    commands.choices["train"].add_argument(
+        "--param", action="append", default=[], type=parse_param, metavar="KEY=VALUE", help="parameter of the run, e.g. workers=3"
+    )
     return parser.parse_args(arguments)
+
+
+def parse_param(assignment: str) -> tuple[str, Any]:
+    """Read `key=value`; a value that is JSON is taken as such, anything else as text."""
+    key, separator, text = assignment.partition("=")
+    if not separator or not key:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {assignment!r}")
+    try:
+        return key, json.loads(text)
+    except ValueError:
+        return key, text
 
 
 _SUMMARIES = {
     "up": "start what does not run, and wait until all is ready",
     "down": "end every process of the stack; its files stay",
+    "train": "bring the stack up, run the DAG train_digits and follow it to its end",
     "status": "show the services; exit status 3 unless all are ready",
 }
-_COMMANDS = {"up": up, "down": down, "status": status}
+_COMMANDS: dict[str, Callable[[Stack, argparse.Namespace], int]] = {
+    "up": lambda stack, arguments: up(stack),
+    "down": lambda stack, arguments: down(stack),
+    "status": lambda stack, arguments: status(stack),
+    "train": lambda stack, arguments: train(stack, dict(arguments.param)),
+}
 
 
 def main() -> int:
     arguments = parse(sys.argv[1:])
     stack = Stack(arguments.state, with_airflow=not arguments.without_airflow, report=say)
     try:
-        return _COMMANDS[arguments.command](stack)
+        return _COMMANDS[arguments.command](stack, arguments)
     except StackFailed as failure:
         print(f"lockstep.local: {failure}", file=sys.stderr)
         return 1

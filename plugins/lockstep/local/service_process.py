@@ -9,7 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +36,9 @@ class ServiceProcess:
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.created_at) < 1.0
-            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
         except psutil.NoSuchProcess:
             return None
+        return process if same and is_alive(process) else None
 
 
 def start(service: Service, log: Path) -> ServiceProcess:
@@ -66,8 +68,7 @@ def end(processes: Collection[ServiceProcess], grace_s: float = 10.0) -> None:
     families = [member for leader in living for member in family(leader)]
     for leader in living:
         signal_group(leader, signal.SIGTERM)
-    _, stubborn = psutil.wait_procs(families, timeout=grace_s)
-    kill(stubborn)
+    kill(await_end(families, grace_s))
 
 
 def end_strays(state: Path, spared: Collection[ServiceProcess] = ()) -> int:
@@ -96,7 +97,7 @@ def marked(state: Path) -> Iterator[psutil.Process]:
     """Yield every running process that was started, at whatever remove, by the stack of this state folder."""
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARKER) == str(state) and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(MARKER) == str(state) and is_alive(process):
                 yield process
         except (psutil.Error, OSError):
             continue  # Gone meanwhile, or another user's: not ours in either case.
@@ -111,18 +112,30 @@ def family(leader: psutil.Process) -> list[psutil.Process]:
 
 def kill(processes: Collection[psutil.Process], wait_s: float = 5.0) -> None:
     for process in processes:
-        try:
+        with suppress(psutil.NoSuchProcess):
             process.kill()
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(list(processes), timeout=wait_s)
+    await_end(processes, wait_s)
+
+
+def await_end(processes: Collection[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Wait until the processes have ended, and return those that have not."""
+    deadline = time.monotonic() + timeout_s
+    while (living := [process for process in processes if is_alive(process)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return living
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Tell whether the process still runs: one that only waits for its parent to notice its end does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def signal_group(leader: psutil.Process, number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(leader.pid, number)
-    except ProcessLookupError:
-        return
 
 
 def memory_bytes(processes: Collection[psutil.Process]) -> int:

@@ -78,9 +78,11 @@ class Stack:
         with locked(self.layout.lock_file):
             state = StackState.read(self.layout.state_file)
             living = state.living()
-            for name in reversed(living):
-                service_process.end([living[name]])
-                self._report(f"  {name:<14} ended")
+            # Airflow first: a task that is told to end still has the cluster to clean up in.
+            for names in (living.keys() - set(_BACKING), living.keys() & set(_BACKING)):
+                service_process.end([living[name] for name in names])
+                for name in sorted(names):
+                    self._report(f"  {name:<14} ended")
             strays = service_process.end_strays(self.layout.state)
             if strays:
                 self._report(f"  {strays} process(es) that a crash had left behind: ended")
