@@ -16,7 +16,6 @@ import pytest
 from lockstep.errors import InvalidSpec, LockstepError, NotPermitted, RegistrationRefused, RegistryUnavailable
 from lockstep.model_registry import Champion, ModelRegistry, Registration, check_alias, check_model_name
 
-
 PASSWORD = "s%20cret"
 
 
