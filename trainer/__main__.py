@@ -1,0 +1,123 @@
+"""`python -m trainer`: one worker of a gang, from its environment to its exit status and termination message.
+
+What it does in between is told in `worker`; what an error means in `errors` and `diagnosis`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from trainer import exit_codes
+from trainer.actions.watchdog import Watchdog
+from trainer.errors import PeerLost, TrainerError
+from trainer.hard_deadline import hard_deadline
+from trainer.lean_import import without_modules
+from trainer.pulse import Pulse
+from trainer.run_context import RunContext, proxy_exceptions, termination_log
+from trainer.stop_request import StopRequest
+from trainer.termination import TerminationMessage, one_line, traceback_of, write_termination_message
+
+
+def main() -> NoReturn:
+    """Run this worker and end the process.
+
+    It ends without the interpreter's usual farewell: TensorFlow's would wait for peers that may be dead.
+    """
+    status = run(os.environ)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def run(environ: MutableMapping[str, str]) -> int:
+    """Run the worker that `environ` describes; return its exit status."""
+    log, pulse, stop = termination_log(environ), Pulse(), StopRequest()
+    workers = 1
+    try:
+        stop.end_at_once()
+        context = RunContext.from_env(environ)
+        workers = context.workers
+        _prepare_tensorflow(environ, context)
+        Watchdog(pulse, _patience_s(context), log).start()
+        _train(context, pulse, stop, log)
+    except (Exception, KeyboardInterrupt) as error:
+        return _report(error, workers, pulse, log)
+    return exit_codes.DONE
+
+
+def _prepare_tensorflow(environ: MutableMapping[str, str], context: RunContext) -> None:
+    """What must stand in the environment before TensorFlow is imported."""
+    environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    environ.setdefault("KERAS_BACKEND", "tensorflow")
+    if context.addresses:
+        environ["no_grpc_proxy"] = proxy_exceptions(environ, context.addresses)
+
+
+def _patience_s(context: RunContext) -> float:
+    """Waiting for the others is bounded by its own timeout and is no stall."""
+    return max(context.stall_timeout_s, context.rendezvous_timeout_s * 1.5)
+
+
+def _train(context: RunContext, pulse: Pulse, stop: StopRequest, log: str) -> None:
+    with without_modules("matplotlib", "sklearn"):
+        from trainer.worker import run_worker, start_strategy
+
+    run_worker(context, pulse, stop, lambda: _protected(lambda: start_strategy(context), context, log))
+
+
+def _protected(start: Callable[[], Any], context: RunContext, log: str) -> Any:
+    """A peer that dies between the rendezvous and here would leave TensorFlow waiting, deaf to everything. The message
+    is written beforehand: at the deadline no Python runs any more."""
+    if context.workers == 1:
+        return start()
+    text = f"PeerLost: a peer met at the rendezvous did not start TensorFlow within {context.rendezvous_timeout_s:g} s"
+    write_termination_message(log, TerminationMessage(kind=PeerLost.kind, message=text, phase="rendezvous"))
+    with hard_deadline(context.rendezvous_timeout_s, exit_codes.PEER_LOST):
+        strategy = start()
+    _clear(log)
+    return strategy
+
+
+def _clear(log: str) -> None:
+    try:
+        Path(log).write_bytes(b"")
+    except OSError as error:
+        print(f"{log} cannot be cleared: {error}", file=sys.stderr)
+
+
+def _report(error: BaseException, workers: int, pulse: Pulse, log: str) -> int:
+    """Say what happened, in the log and in the termination message; return the exit status."""
+    phase, step = pulse.look()
+    known = _known(error, workers)
+    told = error if known is None else known
+    message = TerminationMessage(
+        kind="user" if known is None else known.kind,
+        message=one_line(told),
+        step=step,
+        phase=phase,
+        traceback="" if isinstance(error, TrainerError) else traceback_of(error),
+    )
+    write_termination_message(log, message)
+    if not isinstance(error, TrainerError):
+        traceback.print_exception(error)
+    print(message.message, file=sys.stderr)
+    return exit_codes.USER_CODE if known is None else known.exit_code
+
+
+def _known(error: BaseException, workers: int) -> TrainerError | None:
+    if isinstance(error, TrainerError):
+        return error
+    if "tensorflow" not in sys.modules:
+        return None
+    from trainer.diagnosis import diagnose
+
+    return diagnose(error, workers)
+
+
+if __name__ == "__main__":
+    main()

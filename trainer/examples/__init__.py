@@ -1,0 +1,1 @@
+"""Jobs to try the trainer with, and to copy from."""
