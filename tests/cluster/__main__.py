@@ -1,4 +1,4 @@
-"""`python -m tests.cluster up | down | status`: one real Kubernetes node on this machine."""
+"""`python -m tests.cluster up | images | down | status`: one real Kubernetes node on this machine."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import argparse
 import sys
 
 from tests.cluster.cluster import ClusterStatus, down, look, up
+from tests.cluster.images import provide_images
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
-    parser.add_argument("command", choices=("up", "down", "status"))
+    parser.add_argument("command", choices=("up", "images", "down", "status"))
     match parser.parse_args().command:
         case "up":
             print(up().kubeconfig)
+        case "images":
+            provide_images()
         case "down":
             down()
         case _:

@@ -68,10 +68,13 @@ def image_names(layout: ClusterLayout) -> frozenset[str]:
 
 
 def import_image(layout: ClusterLayout, archive: Path) -> None:
-    """Bring an OCI archive in. Raises SystemExit with containerd's words."""
-    done = _ctr(layout, "images", "import", str(archive))
-    if done.returncode != 0:
-        raise SystemExit(f"containerd could not import {archive}: {done.stderr.strip()}")
+    """Bring an OCI archive in, under the name it carries."""
+    _checked(layout, "images", "import", str(archive))
+
+
+def name_image(layout: ClusterLayout, name: str, another: str) -> None:
+    """Give an image `another` name beside its own."""
+    _checked(layout, "images", "tag", "--force", name, another)
 
 
 def remove_containers(layout: ClusterLayout) -> None:
@@ -98,3 +101,9 @@ def _configuration(layout: ClusterLayout, networks: Path) -> str:
 def _ctr(layout: ClusterLayout, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["ctr", "--address", str(layout.containerd_socket), "--namespace", KUBERNETES, *arguments]
     return subprocess.run(command, capture_output=True, text=True)
+
+
+def _checked(layout: ClusterLayout, *arguments: str) -> None:
+    done = _ctr(layout, *arguments)
+    if done.returncode != 0:
+        raise SystemExit(f"ctr {' '.join(arguments)} failed: {done.stderr.strip()}")

@@ -23,7 +23,7 @@ _STAMP = "k8s.io/component-base/version"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GoModule:
-    """One folder under `modules/`: the programs it builds (name -> import path), the manifests it copies beside them."""
+    """One folder under `modules/`: the programs it builds (name -> import path), and manifests to copy beside them."""
 
     name: str
     programs: Mapping[str, str]

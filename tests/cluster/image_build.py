@@ -1,0 +1,110 @@
+"""The images of `docker/`, built here with buildah on a base that debootstrap makes; no registry of images is asked.
+
+How this machine reaches its package registries (pip's configuration, certificates) is bound into the build and is no
+part of any image.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.progress import step
+
+PROJECT = Path(__file__).parents[2]
+BASE_IMAGE = "localhost/lockstep/base:bookworm"
+BASE_PACKAGES = ("ca-certificates", "python3", "python3-venv", "tzdata")
+IMAGES = {"trainer": "localhost/lockstep/trainer:local", "airflow": "localhost/lockstep/airflow:local"}
+
+# Folders and files of the build machine that pip needs to see where it sees them here.
+REGISTRY_ACCESS = ("/etc/ssl/certs", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/etc/pip.conf")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageStore:
+    """buildah's storage under `folder`. Its mounts are made in a namespace of the command's own, and end with it."""
+
+    folder: Path
+
+    def run(self, *arguments: str, log: Path | None = None) -> str:
+        """What buildah prints. Raises SystemExit with its last words."""
+        options = ("--root", str(self.folder / "root"), "--runroot", str(self.folder / "run"))
+        command = ["unshare", "--mount", "--propagation", "private", "buildah", *options, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
+        if log is not None:
+            log.write_text(done.stdout + done.stderr)
+        if done.returncode != 0:
+            raise SystemExit(f"buildah {arguments[0]} failed:\n{(done.stdout + done.stderr)[-4000:]}")
+        return done.stdout.strip()
+
+    def image_id(self, name: str) -> str | None:
+        found = self.run("images", "--no-trunc", "--format", "{{.Name}}:{{.Tag}} {{.ID}}")
+        rows = dict(line.split() for line in found.splitlines())
+        return rows.get(name)
+
+    def size_bytes(self, name: str) -> int:
+        """Size of the image's layers, unpacked."""
+        return int(self.run("inspect", "--type", "image", "--format", "{{.Docker.Size}}", name))
+
+
+def build_images(store: ImageStore, logs: Path) -> dict[str, str]:
+    """Build what is not up to date; returns image name -> image id."""
+    store.folder.mkdir(parents=True, exist_ok=True)
+    if store.image_id(BASE_IMAGE) is None:
+        with step("base image"):
+            _build_base(store)
+    return {name: _build(store, short, name, logs) for short, name in IMAGES.items()}
+
+
+def export_image(store: ImageStore, name: str, archive: Path) -> None:
+    """Write an OCI archive, uncompressed: the reader is on this machine."""
+    archive.unlink(missing_ok=True)
+    store.run("push", "--disable-compression", name, f"oci-archive:{archive}:{name}")
+
+
+def _build(store: ImageStore, short: str, name: str, logs: Path) -> str:
+    dockerfile = f"docker/{short}.Dockerfile"
+    with step(f"image {name}"):
+        store.run(
+            *("build", "--layers", "--pull-never", "--isolation", "chroot", "--build-arg", f"BASE={BASE_IMAGE}"),
+            *(f"--volume={path}:{path}:ro" for path in REGISTRY_ACCESS if Path(path).exists()),
+            *("--file", dockerfile, "--ignorefile", f"{dockerfile}.dockerignore", "--tag", name, "."),
+            log=logs / f"image-{short}.log",
+        )
+    image_id = store.image_id(name)
+    assert image_id is not None
+    return image_id
+
+
+def _build_base(store: ImageStore) -> None:
+    rootfs = store.folder / "rootfs"
+    shutil.rmtree(rootfs, ignore_errors=True)
+    _checked(
+        ["debootstrap", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}", "bookworm", str(rootfs), _mirror()]
+    )
+    for leftover in ("var/cache/apt/archives", "var/lib/apt/lists", "var/log"):
+        shutil.rmtree(rootfs / leftover)
+        (rootfs / leftover).mkdir()
+    context = store.folder / "context"
+    context.mkdir(exist_ok=True)
+    _checked(["tar", "--create", f"--file={context / 'base.tar'}", f"--directory={rootfs}", "."])
+    store.run("build", "--file", "docker/base.Dockerfile", "--tag", BASE_IMAGE, str(context))
+    shutil.rmtree(rootfs)
+    shutil.rmtree(context)
+
+
+def _mirror() -> str:
+    """Where this machine takes Debian's packages from."""
+    rows = _checked(["apt-get", "indextargets", "--format", "$(RELEASE) $(SITE)", "Created-By: Packages"]).splitlines()
+    sites = [site for release, site in (row.split(maxsplit=1) for row in rows) if release == "bookworm"]
+    return sites[0] if sites else ""
+
+
+def _checked(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-4000:]}")
+    return done.stdout
