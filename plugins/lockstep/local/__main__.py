@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.local.layout import PROJECT_ROOT
-from lockstep.local.stack import ServiceStatus, Stack, StackFailed
+from lockstep.local.service_start import StackFailed
+from lockstep.local.service_status import ServiceStatus
+from lockstep.local.stack import Stack
 
 
 def up(stack: Stack) -> int:
@@ -70,10 +72,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, summary in _SUMMARIES.items():
         command = commands.add_parser(name, help=summary, description=summary)
-        command.add_argument("--state", type=Path, default=PROJECT_ROOT / ".lockstep", help="folder of the stack's files")
+        command.add_argument(
+            "--state", type=Path, default=PROJECT_ROOT / ".lockstep", help="folder of the stack's files"
+        )
         command.add_argument("--without-airflow", action="store_true", help="leave out Airflow's four processes")
     commands.choices["train"].add_argument(
-        "--param", action="append", default=[], type=parse_param, metavar="KEY=VALUE", help="parameter of the run, e.g. workers=3"
+        "--param",
+        action="append",
+        default=[],
+        type=parse_param,
+        metavar="KEY=VALUE",
+        help="parameter of the run, e.g. workers=3",
     )
     return parser.parse_args(arguments)
 

@@ -1,4 +1,4 @@
-"""The stack's Airflow: its settings, its four processes, and the preparation of its database.
+"""The stack's Airflow: its settings and its four processes.
 
 Everything is said in variables, so that no `airflow.cfg` has to be kept in step.
 """
@@ -42,11 +42,6 @@ def airflow_services(layout: StackLayout, ports: Mapping[str, int], keys: Airflo
     )
 
 
-def database_preparation(layout: StackLayout) -> tuple[str, ...]:
-    """Return the command that makes Airflow's database, or brings it up to date."""
-    return (str(layout.programs / "airflow"), "db", "migrate")
-
-
 def airflow_url(ports: Mapping[str, int]) -> str:
     return f"http://{LOOPBACK}:{ports[API_SERVER]}"
 
@@ -55,12 +50,16 @@ def airflow_environment(layout: StackLayout, ports: Mapping[str, int], keys: Air
     """Return what a process needs to be part of this Airflow, and to use the stack from a DAG."""
     settings = core_settings(layout, ports, keys) | pace_settings() | lockstep_settings(ports)
     variables = {f"AIRFLOW__{name.upper().replace('.', '__')}": value for name, value in settings.items()}
-    return variables | client_environment(ports) | {
-        "AIRFLOW_HOME": str(layout.airflow_home),
-        "AIRFLOW_CONN_KUBERNETES_DEFAULT": kubernetes_connection(layout),
-        "MLFLOW_TRACKING_URI": mlflow_url(ports),
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-    }
+    return (
+        variables
+        | client_environment(ports)
+        | {
+            "AIRFLOW_HOME": str(layout.airflow_home),
+            "AIRFLOW_CONN_KUBERNETES_DEFAULT": kubernetes_connection(layout),
+            "MLFLOW_TRACKING_URI": mlflow_url(ports),
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+        }
+    )
 
 
 def core_settings(layout: StackLayout, ports: Mapping[str, int], keys: AirflowKeys) -> dict[str, str]:

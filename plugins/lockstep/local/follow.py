@@ -94,9 +94,9 @@ def progress_line(progress: Mapping[str, Any]) -> str:
     parts = [
         f"step {progress.get('step')}/{progress.get('steps')}",
         f"epoch {progress.get('epoch')}/{progress.get('epochs')}",
-        *(f"{label} {progress[key]:{form}}{unit}" for label, key, form, unit in _NUMBERS if progress.get(key) is not None),
+        *(text.format(progress[key]) for key, text in _NUMBERS.items() if progress.get(key) is not None),
     ]
     return ", ".join(parts)
 
 
-_NUMBERS = (("loss", "loss", ".4f", ""), ("", "steps_per_s", ".0f", " steps/s"), ("ready in", "eta_s", ".0f", " s"))
+_NUMBERS = {"loss": "loss {:.4f}", "steps_per_s": "{:.0f} steps/s", "eta_s": "ready in {:.0f} s"}

@@ -1,8 +1,8 @@
 """The gateway through which TensorFlow's own `gs://` reaches the Cloud Storage emulator.
 
-TensorFlow has the hosts of Cloud Storage compiled in, but honours `https_proxy` and `CURL_CA_BUNDLE`. This proxy answers
-`CONNECT` for those hosts, ends the TLS with a certificate of its own authority, and hands each request to the emulator.
-It knows nothing of Cloud Storage's API; `certificates.py` makes the certificate.
+TensorFlow has the hosts of Cloud Storage compiled in, but honours `https_proxy` and `CURL_CA_BUNDLE`. This proxy
+answers `CONNECT` for those hosts, ends the TLS with a certificate of its own authority, and hands each request to the
+emulator. It knows nothing of Cloud Storage's API; `certificates.py` makes the certificate.
 """
 
 from __future__ import annotations
@@ -61,13 +61,15 @@ class Peer:
             self.writer.write(data)
             await self.writer.drain()
 
-    async def receive(self) -> h11.Event | type[h11.PAUSED]:
-        """Return the next event; a peer that has gone shows as `h11.ConnectionClosed` or raises `RemoteProtocolError`."""
-        while (event := self.http.next_event()) is h11.NEED_DATA:
+    async def receive(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """Return the next event; a peer that has gone shows as `h11.ConnectionClosed` or a `RemoteProtocolError`."""
+        while True:
+            event = self.http.next_event()
+            if event is not h11.NEED_DATA:
+                return event
             if self.http.they_are_waiting_for_100_continue:
                 await self.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
             self.http.receive_data(await self.reader.read(_CHUNK_BYTES))
-        return event
 
     def close(self) -> None:
         self.writer.close()
@@ -136,8 +138,8 @@ def refusal_of(head: bytes) -> bytes:
         f"Lockstep's storage gateway serves CONNECT to {' and '.join(STORAGE_HOSTS)} only; it was asked for: {asked}\n"
         "Add the host to no_proxy to reach it directly.\n"
     ).encode()
-    head_lines = ["HTTP/1.1 403 Forbidden", "Content-Type: text/plain", "Connection: close", f"Content-Length: {len(body)}"]
-    return "\r\n".join([*head_lines, "", ""]).encode() + body
+    headers = ("Content-Type: text/plain", "Connection: close", f"Content-Length: {len(body)}")
+    return "\r\n".join(["HTTP/1.1 403 Forbidden", *headers, "", ""]).encode() + body
 
 
 async def next_head(reader: asyncio.StreamReader) -> bytes:
@@ -183,7 +185,8 @@ def forwarded_headers(host: str, headers: Headers) -> Iterator[tuple[bytes, byte
     """Yield the headers for the other side, in their own spelling: TensorFlow looks for `Location`, not `location`."""
     for name, value in headers.raw_items():
         if name.lower() == b"location":
-            yield name, urlsplit(value.decode("latin-1"))._replace(scheme="https", netloc=host).geturl().encode("latin-1")
+            target = urlsplit(value.decode("latin-1"))._replace(scheme="https", netloc=host)
+            yield name, target.geturl().encode("latin-1")
         elif name.lower() not in _NOT_FORWARDED:
             yield name, value
 

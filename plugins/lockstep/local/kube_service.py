@@ -36,7 +36,7 @@ def write_images(layout: StackLayout, ports: Mapping[str, int]) -> None:
 
 
 def images(layout: StackLayout, ports: Mapping[str, int]) -> dict[str, dict[str, object]]:
-    trainer = {
+    trainer: dict[str, object] = {
         "path": [str(layout.programs)],
         "working_directory": str(layout.root),
         "env": tensorflow_environment(layout, ports) | {"PYTHONPATH": str(layout.root), MARKER: str(layout.state)},

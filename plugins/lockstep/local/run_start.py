@@ -1,9 +1,9 @@
 """How a run is started without surprising whoever owns the DAG's schedule.
 
 A run of a paused DAG stays queued, so the DAG must be unpaused for it. But unpausing a DAG whose daily run is due makes
-the scheduler start that run at once, and with one active run at a time the two would queue. So the run that is asked for
-*is* the due one: the scheduler's own, or, with parameters, one triggered in its place (same logical date: the scheduler
-then finds it there and starts none). After the run the DAG is as paused as it was before.
+the scheduler start that run at once, and with one active run at a time the two would queue. So the run that is asked
+for *is* the due one: the scheduler's own, or, with parameters, one triggered in its place (same logical date: the
+scheduler then finds it there and starts none). After the run the DAG is as paused as it was before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NotStarted(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StartPlan:
-    """`await_scheduler`: unpause, and take the run that the scheduler makes. Otherwise trigger one, for the date if any."""
+    """`await_scheduler`: unpause, and take the run that the scheduler makes. Otherwise trigger one, for the date."""
 
     unpause: bool
     await_scheduler: bool

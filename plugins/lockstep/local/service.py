@@ -20,7 +20,7 @@ _INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "TMPDIR", "TZ", "USER")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
-    """One long-lived process. `needs` names services that must be ready before this one starts."""
+    """One long-lived process; `url` is shown to people, `ready` tells when it may be used."""
 
     name: str
     argv: tuple[str, ...]
@@ -28,7 +28,6 @@ class Service:
     cwd: Path
     ready: Probe
     url: str
-    needs: tuple[str, ...] = ()
     start_timeout_s: float = 120.0
 
     @property
@@ -39,7 +38,7 @@ class Service:
 
 
 def base_environment(layout: StackLayout) -> dict[str, str]:
-    """Return what every process of the stack gets: the marker, and nothing of the user's settings that could lead it astray."""
+    """Return what every process of the stack gets: the marker, and of the user's settings none that leads it astray."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return inherited | {
         "PATH": f"{layout.programs}:/usr/local/bin:/usr/bin:/bin",

@@ -45,9 +45,7 @@ def train(stack: Stack, params: Mapping[str, Any], report: Callable[[str], None]
             report(line)
 
 
-def follower(
-    stack: Stack, api: AirflowApi, dag_id: str, run_id: str, report: Callable[[str], None]
-) -> RunFollower:
+def follower(stack: Stack, api: AirflowApi, dag_id: str, run_id: str, report: Callable[[str], None]) -> RunFollower:
     # The storage client takes the emulator's address from the environment only.
     os.environ["STORAGE_EMULATOR_HOST"] = stack.storage_url
     directory = RunDirectory.at(run_url(RUN_ROOT, GangId(dag_id=dag_id, run_id=run_id, task_id=TRAIN)))
