@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 
 from lockstep.adoption import adoptable, next_attempt
 from lockstep.cluster import AlreadyExists, Clock, Cluster
@@ -55,12 +56,13 @@ async def supervise(running: RunningGang, cluster: Cluster, clock: Clock) -> Fin
     Raises GangFailed (its user can mend it), GangLost or GangTimedOut (another try may help), ClusterUnavailable.
     """
     async with EventStream(cluster.events(running.gang)) as events:
+        watched = _Watched(running=running, events=events, view=launched_view(running))
         try:
-            finish = await _watch(running, cluster, clock, events)
+            finish = await _watch(watched, cluster, clock)
         except Exception as failure:
-            await _note_failures(failure, _delete(running, cluster, events, FAILED_GRACE_S))
+            await _note_failures(failure, _delete(watched, cluster, FAILED_GRACE_S))
             raise
-        await _delete(running, cluster, events, FAILED_GRACE_S)
+        await _delete(watched, cluster, FAILED_GRACE_S)
         return finish
 
 
@@ -127,26 +129,38 @@ def _launch_failure(failure: Exception, plan: GangPlan) -> Exception:
     return failure
 
 
-async def _watch(running: RunningGang, cluster: Cluster, clock: Clock, events: EventStream) -> Finish:
-    view = launched_view(running)
-    failed_at: float | None = None
+@dataclass(kw_only=True, slots=True)
+class _Watched:
+    """A running gang and all that was seen of it so far."""
+
+    running: RunningGang
+    events: EventStream
+    view: GangView
+
+    async def look(self, within_s: float | None = None) -> None:
+        """Take in the next event, if one comes in time."""
+        if (event := await self.events.next_within(within_s)) is not None:
+            self.view = observe(self.view, event)
+
+
+async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
+    running, failed_at = watched.running, None
     async with LogFollower(cluster, running.pod(0), prefix="[chief] ") as chief_log:
         while True:
-            if failed_at is None and gang_failures(view):
+            if failed_at is None and gang_failures(watched.view):
                 failed_at = clock.now()
-            match decide(running, view, now=clock.now(), failed_at=failed_at):
+            match decide(running, watched.view, now=clock.now(), failed_at=failed_at):
                 case KeepWaiting(within_s=within_s):
-                    if view.pods[0].started:
+                    if watched.view.pods[0].started:
                         chief_log.start()
-                    event = await events.next_within(within_s)
-                    view = observe(view, event) if event else view
+                    await watched.look(within_s)
                 case Finish() as finish:
                     await chief_log.drain()
                     log.info("All %d workers of %s have succeeded", running.workers, running.gang)
                     return finish
                 case Fail() as failed:
                     await chief_log.drain()
-                    raise await _explained(failed, view, cluster)
+                    raise await _explained(failed, watched.view, cluster)
                 case Abort(why=why):
                     raise GangTimedOut(f"{running.gang}: {why}")
 
@@ -167,18 +181,16 @@ def _others(count: int) -> str:
     return {0: "", 1: "; the other worker was ended with it"}.get(count, f"; the {count} others were ended with it")
 
 
-async def _delete(running: RunningGang, cluster: Cluster, events: EventStream, grace_s: int) -> None:
+async def _delete(watched: _Watched, cluster: Cluster, grace_s: int) -> None:
     """Delete the gang and wait, on the watch that is open already, until its pods are gone."""
-    await cluster.delete(running.gang, grace_s)
-    view = launched_view(running)
+    await cluster.delete(watched.running.gang, grace_s)
     timeout_s = grace_s + CLEAN_UP_TIMEOUT_S
     try:
         async with asyncio.timeout(timeout_s):
-            while not view.all_gone:
-                event = await events.next_within(None)
-                view = observe(view, event) if event else view
+            while not watched.view.all_gone:
+                await watched.look()
     except TimeoutError:
-        left = [pod for rank, pod in view.pods.items() if rank not in view.gone]
+        left = [pod for rank, pod in watched.view.pods.items() if rank not in watched.view.gone]
         raise ClusterUnavailable(_still_there(left, timeout_s)) from None
 
 
@@ -190,10 +202,10 @@ def _still_there(pods: Sequence[PodSnapshot], timeout_s: float) -> str:
     )
 
 
-async def _note_failures(failure: Exception, clean_up: object) -> None:
-    """Await the clean-up; what goes wrong in it is noted on the failure that made it necessary, never raised over it."""
+async def _note_failures(failure: Exception, clean_up: Awaitable[None]) -> None:
+    """Await the clean-up; what goes wrong in it is noted on the failure before it, never raised over that one."""
     try:
-        await clean_up  # type: ignore[misc]
+        await clean_up
     except Exception as also:
         failure.add_note(f"and the clean-up failed: {also}")
         log.warning("The clean-up failed: %s", also)

@@ -1,0 +1,56 @@
+# `make demo` and `make test` need nothing but Python, make and git: every target sets up what it needs first.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+LOCAL := $(PY) -m lockstep.local
+STAMP := $(VENV)/.installed
+
+export PYTHONPATH := plugins:.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up down status test lint format lock clean
+
+help:  ## what there is to make
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: $(STAMP)  ## the Python environment, from requirements.txt pinned by constraints.txt
+
+$(STAMP): requirements.txt constraints.txt
+	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit("Lockstep needs Python 3.11 to 3.13, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12 …")'
+	@echo "Setting up $(VENV) (once; about 3 GB)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	@$(VENV)/bin/uv pip install --python $(PY) -r requirements.txt -c constraints.txt
+	@touch $@
+
+demo: setup  ## train, validate and register a model on two workers, on this machine
+	@$(LOCAL) train
+
+up: setup  ## start the one-machine stack and leave it running
+	@$(LOCAL) up
+
+down: setup  ## end the one-machine stack, whatever state it is in
+	@$(LOCAL) down
+
+status: setup  ## what of the stack runs, and where
+	@$(LOCAL) status
+
+test: setup  ## all tests that need no cluster (for those: make test-cluster)
+	@$(PY) -m pytest $(ARGS)
+
+lint: setup  ## style, types and the layers of the architecture
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+format: setup  ## rewrite the code in the project's style
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+lock: setup  ## pin anew all that requirements.txt brings
+	@$(VENV)/bin/uv pip compile --universal --python-version 3.11 --no-header --no-annotate requirements.txt -o constraints.txt
+
+clean: down  ## end the stack, remove its state and the environment
+	rm -rf .lockstep $(VENV)

@@ -1,0 +1,81 @@
+"""What a dead pod died of: the evidence, in the order in which it is to be read."""
+
+from __future__ import annotations
+
+import pytest
+from lockstep.failure import FailureClass, failure_of
+from lockstep.pod_snapshot import PodSnapshot
+
+from tests.unit.builders import failed, pod, running, succeeded
+
+
+@pytest.mark.parametrize(
+    ("dead", "kind", "told"),
+    [
+        pytest.param(
+            failed(0, exit_code=137, reason="OOMKilled", memory_limit="8Gi"),
+            FailureClass.RESOURCE,
+            "OOMKilled, limit 8Gi",
+            id="out of memory names the limit",
+        ),
+        pytest.param(
+            failed(0, exit_code=137, reason="OOMKilled", disruption="EvictionByEvictionAPI"),
+            FailureClass.RESOURCE,
+            "OOMKilled",
+            id="out of memory and disrupted: out of memory first",
+        ),
+        pytest.param(
+            failed(0, exit_code=1, disruption="PreemptionByScheduler"),
+            FailureClass.INFRA,
+            "PreemptionByScheduler",
+            id="a disruption outranks the exit code",
+        ),
+        pytest.param(failed(0, exit_code=None, reason="Evicted"), FailureClass.INFRA, "Evicted", id="evicted"),
+        pytest.param(
+            failed(0, exit_code=None, reason="UnexpectedAdmissionError", message="no device"),
+            FailureClass.INFRA,
+            "failed before its container ran: UnexpectedAdmissionError: no device",
+            id="no container statuses",
+        ),
+        pytest.param(failed(0, exit_code=1), FailureClass.USER, "exit code 1", id="the user's code"),
+        pytest.param(failed(0, exit_code=64), FailureClass.CONFIG, "exit code 64", id="the request is wrong"),
+        pytest.param(failed(0, exit_code=65), FailureClass.USER, "exit code 65", id="the data is wrong"),
+        pytest.param(failed(0, exit_code=69), FailureClass.COLLATERAL, "exit code 69", id="a peer was lost"),
+        pytest.param(failed(0, exit_code=75), FailureClass.STALL, "exit code 75", id="stalled"),
+        pytest.param(failed(0, exit_code=143), FailureClass.INFRA, "exit code 143", id="stopped, state saved"),
+        pytest.param(failed(0, exit_code=42), FailureClass.INFRA, "exit code 42", id="TensorFlow's preemption handler"),
+        pytest.param(
+            failed(0, exit_code=137), FailureClass.INFRA, "killed (SIGKILL)", id="killed, memory not to blame"
+        ),
+        pytest.param(
+            pod(0, waiting_reason="ImagePullBackOff", waiting_message="no such image"),
+            FailureClass.CONFIG,
+            "its image cannot be pulled: ImagePullBackOff: no such image",
+            id="an image that does not exist",
+        ),
+        pytest.param(
+            failed(0, exit_code=2, message="Traceback\nKeyError: 'x'\n"),
+            FailureClass.USER,
+            "exit code 2: KeyError: 'x'",
+            id="a foreign image: the last line it said",
+        ),
+    ],
+)
+def test_failure_of(dead: PodSnapshot, kind: FailureClass, told: str) -> None:
+    failure = failure_of(dead)
+    assert failure is not None
+    assert failure.kind is kind
+    assert told in str(failure)
+
+
+@pytest.mark.parametrize(
+    "alive",
+    [
+        pytest.param(running(0), id="running"),
+        pytest.param(succeeded(0), id="succeeded"),
+        pytest.param(pod(0), id="pending"),
+        pytest.param(pod(0, unscheduled="0/1 nodes are available"), id="not scheduled yet"),
+    ],
+)
+def test_the_living_have_not_failed(alive: PodSnapshot) -> None:
+    assert failure_of(alive) is None

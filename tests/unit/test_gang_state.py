@@ -1,0 +1,128 @@
+"""The gang lives and dies as one: every view of it asks for exactly one thing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lockstep.gang_state import BLAME_WINDOW_S, Abort, Fail, Finish, KeepWaiting, decide
+from lockstep.gang_view import GangView
+
+from tests.unit.builders import LAUNCHED_AT, failed, pod, running, running_gang, succeeded, view
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        pytest.param(view(running(0), running(1)), KeepWaiting, id="all running: wait"),
+        pytest.param(view(succeeded(0), running(1)), KeepWaiting, id="chief done, worker still running: wait"),
+        pytest.param(view(succeeded(0), succeeded(1)), Finish, id="all returned 0: finish"),
+        pytest.param(view(running(0), failed(1)), Fail, id="one dead worker ends the gang"),
+        pytest.param(view(succeeded(0), failed(1)), Fail, id="a worker dead after the chief's success ends it too"),
+        pytest.param(view(succeeded(0), pod(1, phase="Succeeded")), Fail, id="phase Succeeded proves nothing"),
+        pytest.param(view(running(0), running(1), gone=(1,)), Fail, id="a pod that was there and is gone has failed"),
+        pytest.param(
+            view(succeeded(0), succeeded(1), gone=(0, 1)), Finish, id="success seen before the pod went counts"
+        ),
+        pytest.param(view(running(0), failed(1, exit_code=None)), Fail, id="failed without container statuses is over"),
+        pytest.param(view(running(0), pod(1, waiting_reason="ErrImagePull")), Fail, id="an image that does not exist"),
+        pytest.param(
+            view(running(0), pod(1, waiting_reason="ContainerCreating")), KeepWaiting, id="being created: wait"
+        ),
+    ],
+)
+def test_decide(seen: GangView, expected: type) -> None:
+    assert isinstance(decide(running_gang(), seen, now=LAUNCHED_AT + 1), expected)
+
+
+def test_the_first_failure_that_is_no_collateral_is_blamed() -> None:
+    """Peers of a dead worker often die, and are seen dead, before the one whose fault it was."""
+    seen = view(
+        failed(0, exit_code=69, finished_at=10.0),
+        failed(1, exit_code=69, finished_at=11.0),
+        failed(2, exit_code=1, finished_at=12.0),
+    )
+    decision = decide(running_gang(3), seen, now=LAUNCHED_AT)
+    assert isinstance(decision, Fail)
+    assert (decision.cause.rank, decision.others, len(decision.failures)) == (2, 2, 3)
+
+
+def test_a_lost_peer_alone_waits_for_the_culprit_but_not_for_long() -> None:
+    gang, seen = running_gang(), view(failed(0, exit_code=69), running(1))
+    assert decide(gang, seen, now=LAUNCHED_AT, failed_at=LAUNCHED_AT) == KeepWaiting(within_s=BLAME_WINDOW_S)
+    late = decide(gang, seen, now=LAUNCHED_AT + BLAME_WINDOW_S, failed_at=LAUNCHED_AT)
+    assert isinstance(late, Fail)
+    assert late.cause.rank == 0
+
+
+def test_the_cause_is_told_in_one_line() -> None:
+    message = json.dumps({"schema": 1, "kind": "user", "message": "ValueError: no", "step": 812, "phase": "step"})
+    seen = view(running(0), failed(1, exit_code=1, node="node-b", message=message))
+    decision = decide(running_gang(), seen, now=LAUNCHED_AT)
+    assert isinstance(decision, Fail)
+    assert str(decision.cause) == "worker 1 on node-b (w1): exit code 1: ValueError: no (in phase step) at step 812"
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "seen", "after_s", "named"),
+    [
+        pytest.param({"startup_s": 60}, view(running(0), pod(1)), 60, "startup timeout of 60 s", id="never started"),
+        pytest.param({"run_s": 90}, view(running(0), running(1)), 90, "run timeout of 90 s", id="ran too long"),
+    ],
+)
+def test_a_limit_that_passes_aborts_and_says_what_each_worker_waited_for(
+    timeouts: dict[str, float], seen: GangView, after_s: float, named: str
+) -> None:
+    gang = running_gang(timeouts=timeouts)
+    before = decide(gang, seen, now=LAUNCHED_AT + after_s - 1)
+    assert before == KeepWaiting(within_s=1.0)
+    passed = decide(gang, seen, now=LAUNCHED_AT + after_s)
+    assert isinstance(passed, Abort)
+    assert named in passed.why
+    assert "worker 0 is Running; worker 1" in passed.why
+
+
+def test_the_startup_timeout_is_over_once_all_have_started() -> None:
+    gang = running_gang(timeouts={"startup_s": 60})
+    assert decide(gang, view(running(0), running(1)), now=LAUNCHED_AT + 3600) == KeepWaiting(within_s=None)
+
+
+def test_the_execution_timeout_ends_a_deferred_gang() -> None:
+    """Airflow does not enforce it while a task is deferred."""
+    gang = running_gang(deadline=LAUNCHED_AT + 5)
+    assert decide(gang, view(running(0), running(1)), now=LAUNCHED_AT) == KeepWaiting(within_s=5.0)
+    assert isinstance(decide(gang, view(running(0), running(1)), now=LAUNCHED_AT + 5), Abort)
+
+
+ANY_POD = st.builds(
+    lambda phase, started, exit_code, waiting, disruption: {
+        "phase": phase,
+        "started": started,
+        "exit_code": exit_code,
+        "waiting_reason": waiting,
+        "disruption": disruption,
+    },
+    st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"]),
+    st.booleans(),
+    st.sampled_from([None, 0, 1, 42, 64, 69, 75, 137, 143, 255]),
+    st.sampled_from(["", "ContainerCreating", "ErrImagePull"]),
+    st.sampled_from(["", "EvictionByEvictionAPI"]),
+)
+
+
+@given(pods=st.lists(ANY_POD, min_size=1, max_size=4), gone=st.sets(st.integers(0, 3)), after_s=st.floats(0, 1e6))
+def test_success_needs_proof_from_every_worker_and_no_wait_is_endless(
+    pods: list[dict[str, object]], gone: set[int], after_s: float
+) -> None:
+    ranks = range(len(pods))
+    seen = view(*(pod(rank, **status) for rank, status in enumerate(pods)), gone=tuple(gone & set(ranks)))
+    gang = running_gang(len(pods), timeouts={"run_s": 1e5})
+    decision = decide(gang, seen, now=LAUNCHED_AT + after_s, failed_at=LAUNCHED_AT)
+    proven = all(status["phase"] == "Succeeded" and status["exit_code"] == 0 for status in pods)
+    if isinstance(decision, Finish):
+        assert proven
+    if isinstance(decision, KeepWaiting):
+        assert decision.within_s is not None
+        assert decision.within_s > 0

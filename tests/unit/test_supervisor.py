@@ -1,0 +1,164 @@
+"""Launching, watching and removing a gang, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from lockstep.errors import ClusterUnavailable, GangFailed, GangLost, GangTimedOut
+from lockstep.parsing import parse, to_json
+from lockstep.pod_plan import GangPlan, plan_gang
+from lockstep.running_gang import RunningGang
+from lockstep.supervisor import launch, supervise
+
+from tests.unit.builders import GANG, spec
+from tests.unit.memory_cluster import MemoryCluster
+
+DONE: dict[str, Any] = {"phase": "Succeeded", "started": True, "exit_code": 0}
+KILLED: dict[str, Any] = {"phase": "Failed", "started": True, "exit_code": 137, "node": "node-b"}
+
+
+class TickingClock:
+    """Time that passes only when the test says."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
+def plan(workers: int = 2, **given: Any) -> GangPlan:
+    return plan_gang(spec(workers=workers, **given), GANG, attempt=1)
+
+
+async def test_a_launch_creates_exactly_one_pod_a_worker_and_one_service() -> None:
+    cluster = MemoryCluster()
+    running = await launch(plan(3), cluster, TickingClock())
+    assert dict(cluster.requests) == {"create_service": 1, "create_pod": 3}
+    assert running.uids == tuple(pod.uid for pod in sorted(cluster.living.values(), key=lambda pod: pod.rank))
+
+
+async def test_success_removes_the_gang_and_names_the_pods_that_prove_it() -> None:
+    cluster = MemoryCluster()
+    running = await launch(plan(), cluster, TickingClock())
+    cluster.change(0, **DONE)
+    cluster.change(1, **DONE)
+    finish = await supervise(running, cluster, TickingClock())
+    assert finish.uids == running.uids
+    assert not cluster.living
+    assert cluster.service is None
+
+
+async def test_one_dead_worker_ends_the_others_and_is_named() -> None:
+    cluster = MemoryCluster()
+    running = await launch(plan(3), cluster, TickingClock())
+    watching = asyncio.create_task(supervise(running, cluster, TickingClock()))
+    await asyncio.sleep(0)
+    cluster.change(2, **KILLED)
+    with pytest.raises(GangLost, match=r"worker 2 on node-b .*killed \(SIGKILL\).*the 2 others were ended with it"):
+        await watching
+    assert not cluster.living
+
+
+async def test_what_its_user_must_mend_is_told_apart_from_what_another_try_may_help() -> None:
+    cluster = MemoryCluster()
+    running = await launch(plan(), cluster, TickingClock())
+    cluster.change(1, phase="Failed", started=True, exit_code=1)
+    with pytest.raises(GangFailed):
+        await supervise(running, cluster, TickingClock())
+
+
+async def test_a_pod_of_another_uid_changes_nothing() -> None:
+    """Events of older attempts, and of pods that somebody else made, prove nothing."""
+    cluster = MemoryCluster()
+    running = await launch(plan(), cluster, TickingClock())
+    cluster.change(0, **DONE)
+    cluster.change(1, **DONE, uid="another")
+    with pytest.raises(GangLost, match=r"worker 1 .*deleted from outside"):
+        await supervise(running, cluster, TickingClock())
+
+
+async def test_a_gang_that_vanished_while_nobody_watched_has_failed() -> None:
+    cluster = MemoryCluster()
+    running = await launch(plan(), cluster, TickingClock())
+    cluster.vanish(0)
+    cluster.vanish(1)
+    with pytest.raises(GangLost, match="deleted from outside"):
+        await supervise(running, cluster, TickingClock())
+
+
+async def test_a_new_try_takes_over_a_gang_that_is_whole_and_well() -> None:
+    cluster, clock = MemoryCluster(), TickingClock()
+    before = await launch(plan(), cluster, clock)
+    cluster.change(0, phase="Running", started=True)
+    after = await launch(plan(), cluster, clock)
+    assert after.uids == before.uids
+    assert cluster.requests["create_pod"] == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda cluster: cluster.vanish(1), id="a pod is missing"),
+        pytest.param(lambda cluster: cluster.change(1, **KILLED), id="a pod has failed"),
+        pytest.param(lambda cluster: cluster.change(1, deleting=True), id="a pod is being deleted"),
+        pytest.param(lambda cluster: cluster.change(1, spec="other"), id="a pod was launched with another spec"),
+    ],
+)
+async def test_anything_else_is_removed_and_launched_under_the_next_attempt(damage: Any) -> None:
+    cluster, clock = MemoryCluster(), TickingClock()
+    before = await launch(plan(), cluster, clock)
+    damage(cluster)
+    after = await launch(plan(), cluster, clock)
+    assert after.attempt == 2
+    assert not set(before.uids) & set(after.uids)
+    assert {pod.attempt for pod in cluster.living.values()} == {2}
+
+
+async def test_a_launch_that_fails_half_way_leaves_nothing() -> None:
+    cluster = MemoryCluster()
+    cluster.fail_on["create_pod", 2] = ClusterUnavailable("no answer")
+    with pytest.raises(ClusterUnavailable, match="no answer"):
+        await launch(plan(3), cluster, TickingClock())
+    assert not cluster.living
+    assert cluster.service is None
+
+
+async def test_a_failed_clean_up_is_noted_on_the_cause_and_never_raised_over_it() -> None:
+    cluster = MemoryCluster()
+    running = await launch(plan(), cluster, TickingClock())
+    cluster.change(1, **KILLED)
+    cluster.fail_on["delete", 1] = ClusterUnavailable("no answer")
+    with pytest.raises(GangLost) as caught:
+        await supervise(running, cluster, TickingClock())
+    assert caught.value.__notes__ == ["and the clean-up failed: no answer"]
+
+
+async def test_a_cancelled_watcher_leaves_the_gang_to_the_next_one() -> None:
+    """A triggerer that restarts must not end what it watches."""
+    cluster = MemoryCluster()
+    running = await launch(plan(), cluster, TickingClock())
+    watching = asyncio.create_task(supervise(running, cluster, TickingClock()))
+    await asyncio.sleep(0)
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
+    assert len(cluster.living) == 2
+    cluster.change(0, **DONE)
+    cluster.change(1, **DONE)
+    assert (await supervise(running, cluster, TickingClock())).uids == running.uids
+
+
+async def test_a_deadline_ends_the_gang_without_any_event() -> None:
+    cluster, clock = MemoryCluster(), TickingClock()
+    running = await launch(plan(), cluster, clock, deadline=clock.now())
+    with pytest.raises(GangTimedOut, match="execution_timeout"):
+        await supervise(running, cluster, clock)
+    assert not cluster.living
+
+
+async def test_what_the_trigger_carries_reads_back_equal() -> None:
+    running = await launch(plan(), MemoryCluster(), TickingClock())
+    assert parse(RunningGang, to_json(running), what="trigger") == running
