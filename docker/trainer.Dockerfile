@@ -11,8 +11,7 @@ COPY requirements.txt constraints.txt /build/
 RUN sed -n '/^# \[trainer\]/,/^# \[one-machine\]/p' /build/requirements.txt > /build/group.txt \
  && python3 -m venv /opt/lockstep \
  && /opt/lockstep/bin/pip install --no-cache-dir --only-binary=:all: -r /build/group.txt -c /build/constraints.txt \
- && /opt/lockstep/bin/pip uninstall --yes pip \
- && find /opt/lockstep -name __pycache__ -prune -exec rm -rf {} +
+ && /opt/lockstep/bin/pip uninstall --yes pip
 
 FROM ${BASE}
 COPY --from=packages /opt/lockstep /opt/lockstep

@@ -35,6 +35,8 @@ class Certificates:
     def issue(self, name: str, *, user: str, group: str | None = None, hosts: tuple[str, ...] = ()) -> KeyPair:
         pair = KeyPair(certificate=self.folder / f"{name}.crt", key=self.folder / f"{name}.key")
         if not pair.key.exists():
+            # Go refuses a certificate without any name of a host, which a client has no use for.
+            hosts = hosts or (f"{name}.invalid",)
             issued = self._load().issue_cert(*hosts, common_name=user, organization_name=group or user)
             pair.certificate.write_bytes(b"".join(each.bytes() for each in issued.cert_chain_pems))
             _write_secret(pair.key, issued.private_key_pem.bytes())

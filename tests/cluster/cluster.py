@@ -140,13 +140,16 @@ def _start_containers(plane: ControlPlane, *, forget_old: bool) -> None:
 def _start_node(plane: ControlPlane) -> None:
     start(kubelet(plane), plane.layout)
     with step("node"):
-        wait_until(lambda: _node_is_ready(plane), what="the node to be Ready", timeout_s=60.0)
+        wait_until(lambda: _pods_can_run(plane), what="the node to be Ready", timeout_s=60.0)
 
 
-def _node_is_ready(plane: ControlPlane) -> bool:
+def _pods_can_run(plane: ControlPlane) -> bool:
+    """The node is ready, and the namespace `default` has the service account that its pods run as."""
     ready = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
-    asked = ("get", "node", plane.layout.node_name, "--ignore-not-found", f"--output={ready}")
-    return kubectl(plane.layout, plane.programs, *asked).stdout == "True"
+    node = ("get", "node", plane.layout.node_name, "--ignore-not-found", f"--output={ready}")
+    account = ("get", "serviceaccount", "default", "--namespace=default", "--ignore-not-found", "--output=name")
+    answers = [kubectl(plane.layout, plane.programs, *asked).stdout for asked in (node, account)]
+    return answers[0] == "True" and bool(answers[1])
 
 
 def _start_controllers(plane: ControlPlane) -> None:

@@ -55,10 +55,10 @@ def stop(name: str, layout: ClusterLayout, grace_s: float = 5.0) -> None:
     if process is not None:
         process.terminate()
         try:
-            process.wait(grace_s)
-        except psutil.TimeoutExpired:
+            _wait_until_ended(name, layout, grace_s)
+        except TimeoutError:
             process.kill()
-            process.wait(grace_s)
+            _wait_until_ended(name, layout, grace_s)
     _record(name, layout).unlink(missing_ok=True)
 
 
@@ -111,6 +111,11 @@ def _namespaced(component: Component, layout: ClusterLayout) -> tuple[str, ...]:
     if holder is None:
         raise ComponentFailed(f"{component.name} cannot start: {component.inside} does not run")
     return ("nsenter", f"--target={holder.pid}", "--mount", f"--wd={layout.state}", *component.argv)
+
+
+def _wait_until_ended(name: str, layout: ClusterLayout, timeout_s: float) -> None:
+    """Ended, if perhaps not yet collected: its parent is the machine's first process, which takes its time."""
+    wait_until(lambda: running(name, layout) is None, what=f"{name} to end", timeout_s=timeout_s)
 
 
 def _wait_until_ready(component: Component, layout: ClusterLayout) -> None:

@@ -22,6 +22,7 @@ PRIVATE_FOLDERS = {
     "/run/containerd": "run/containerd",
     "/tmp/k8s-webhook-server": "training-operator/webhook",
     "/var/lib/cni": "cni-cache",
+    "/var/lib/kubelet": "kubelet-fixed",
     "/var/log/containers": "container-logs",
 }
 
