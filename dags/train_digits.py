@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.sdk import DAG, Asset, Param
+
 from lockstep.deployment import deployment
 from lockstep.operators.check_sharding import CheckShardingOperator
 from lockstep.operators.preflight import PreflightOperator

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from lockstep.failure import FailureClass, failure_of
 from lockstep.pod_snapshot import PodSnapshot
-
 from tests.unit.builders import failed, pod, running, succeeded
 
 

@@ -7,9 +7,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from lockstep.gang_state import BLAME_WINDOW_S, Abort, Fail, Finish, KeepWaiting, decide
 from lockstep.gang_view import GangView
-
 from tests.unit.builders import LAUNCHED_AT, failed, pod, running, running_gang, succeeded, view
 
 

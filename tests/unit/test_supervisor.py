@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
+
 from lockstep.errors import ClusterUnavailable, GangFailed, GangLost, GangTimedOut
 from lockstep.parsing import parse, to_json
 from lockstep.pod_plan import GangPlan, plan_gang
 from lockstep.running_gang import RunningGang
 from lockstep.supervisor import launch, supervise
-
 from tests.unit.builders import GANG, spec
 from tests.unit.memory_cluster import MemoryCluster
 

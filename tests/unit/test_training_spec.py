@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from lockstep.errors import InvalidSpec
 from lockstep.parsing import parse, to_json
 from lockstep.training_spec import TrainingSpec
-
 from tests.unit.builders import spec
 
 TRAINING = {"job": "my.job:Job", "train_data": "gs://bucket/d/*", "per_replica_batch_size": 8}
