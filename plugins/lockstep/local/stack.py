@@ -79,7 +79,7 @@ class Stack:
             replace(state, processes={}).write(self.layout.state_file)
 
     def status(self) -> list[ServiceStatus]:
-        """Return every service as it is now; each that runs is asked whether it is ready. Empty before the first `up`."""
+        """Return every service as it is now, whether it is ready included; empty before the first `up`."""
         state = StackState.read(self.layout.state_file)
         if not state.ports:
             return []
