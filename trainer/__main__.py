@@ -7,31 +7,25 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from trainer import exit_codes
 from trainer.actions.watchdog import Watchdog
-from trainer.errors import PeerLost, TrainerError
+from trainer.ending import leave, report_failure
+from trainer.errors import PeerLost
 from trainer.hard_deadline import hard_deadline
-from trainer.lean_import import without_modules
+from trainer.lean_import import lean_import
 from trainer.pulse import Pulse
 from trainer.run_context import RunContext, proxy_exceptions, termination_log
 from trainer.stop_request import StopRequest
-from trainer.termination import TerminationMessage, one_line, traceback_of, write_termination_message
+from trainer.termination import TerminationMessage, write_termination_message
 
 
 def main() -> NoReturn:
-    """Run this worker and end the process.
-
-    It ends without the interpreter's usual farewell: TensorFlow's would wait for peers that may be dead.
-    """
-    status = run(os.environ)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+    """Run this worker and end the process."""
+    leave(run(os.environ))
 
 
 def run(environ: MutableMapping[str, str]) -> int:
@@ -46,7 +40,7 @@ def run(environ: MutableMapping[str, str]) -> int:
         Watchdog(pulse, _patience_s(context), log).start()
         _train(context, pulse, stop, log)
     except (Exception, KeyboardInterrupt) as error:
-        return _report(error, workers, pulse, log)
+        return report_failure(error, workers, pulse, log)
     return exit_codes.DONE
 
 
@@ -64,7 +58,7 @@ def _patience_s(context: RunContext) -> float:
 
 
 def _train(context: RunContext, pulse: Pulse, stop: StopRequest, log: str) -> None:
-    with without_modules("matplotlib", "sklearn"):
+    with lean_import():
         from trainer.worker import run_worker, start_strategy
 
     run_worker(context, pulse, stop, lambda: _protected(lambda: start_strategy(context), context, log))
@@ -88,35 +82,6 @@ def _clear(log: str) -> None:
         Path(log).write_bytes(b"")
     except OSError as error:
         print(f"{log} cannot be cleared: {error}", file=sys.stderr)
-
-
-def _report(error: BaseException, workers: int, pulse: Pulse, log: str) -> int:
-    """Say what happened, in the log and in the termination message; return the exit status."""
-    phase, step = pulse.look()
-    known = _known(error, workers)
-    told = error if known is None else known
-    message = TerminationMessage(
-        kind="user" if known is None else known.kind,
-        message=one_line(told),
-        step=step,
-        phase=phase,
-        traceback="" if isinstance(error, TrainerError) else traceback_of(error),
-    )
-    write_termination_message(log, message)
-    if not isinstance(error, TrainerError):
-        traceback.print_exception(error)
-    print(message.message, file=sys.stderr)
-    return exit_codes.USER_CODE if known is None else known.exit_code
-
-
-def _known(error: BaseException, workers: int) -> TrainerError | None:
-    if isinstance(error, TrainerError):
-        return error
-    if "tensorflow" not in sys.modules:
-        return None
-    from trainer.diagnosis import diagnose
-
-    return diagnose(error, workers)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def _check_contract(environ: Mapping[str, str]) -> None:
     given = _text(environ, "LOCKSTEP_CONTRACT")
     if given != CONTRACT:
         raise InvalidRequest(
-            f"this image speaks contract {CONTRACT}, LOCKSTEP_CONTRACT is {given!r}: use the image of the plugin's version"
+            f"this image speaks contract {CONTRACT}, LOCKSTEP_CONTRACT is {given!r}: use the plugin's own image"
         )
 
 

@@ -7,21 +7,27 @@ TFRecord files; scikit-learn ships the images, so nothing is downloaded.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import keras
-import numpy as np
-import tensorflow as tf
+from trainer.lean_import import lean_import
 
-from trainer import storage
+with lean_import():  # a job needs no such thing: it makes the command line below start sooner
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    from trainer import storage
 
 IMAGE_SHAPE: Final = (8, 8, 1)
 CLASSES: Final = 10
 BRIGHTEST: Final = 16.0
 EVAL_EVERY: Final = 5
 _SPLIT_SEED: Final = 20
+_SHARD_NAME: Final = re.compile(r"(train|eval)-\d{5}-of-\d{5}\.tfrecord")
 
 
 class DigitsJob:
@@ -69,11 +75,15 @@ class DigitsJob:
 def prepare(output: str, files: int) -> dict[str, Any]:
     """Write train-*.tfrecord (`files` of them), eval-00000-of-00001.tfrecord and, last, dataset.json with the counts.
 
-    The same call writes the same bytes; files that are there with these bytes are left alone.
+    The same call writes the same bytes; files that are there with these bytes are left alone. Files of another split
+    are removed, because `train-*` would find them too.
     """
     train, held_out = _split()
     shards = {f"train-{shard:05d}-of-{files:05d}.tfrecord": train[shard::files] for shard in range(files)}
     shards["eval-00000-of-00001.tfrecord"] = held_out
+    for name in storage.names_in(output):
+        if _SHARD_NAME.fullmatch(name) and name not in shards:
+            storage.remove(storage.join(output, name))
     for name, examples in shards.items():
         size_bytes, written = _write_once(storage.join(output, name), _serialize(examples))
         print(f"{'wrote' if written else 'kept'} {name}: {len(examples)} images, {size_bytes} bytes", flush=True)
@@ -97,7 +107,7 @@ def _split() -> tuple[list[tuple[Any, int]], list[tuple[Any, int]]]:
 def _describe(output: str, files: int, train_samples: int, eval_samples: int) -> dict[str, Any]:
     return {
         "schema": 1,
-        "train_data": storage.join(output, f"train-*-of-{files:05d}.tfrecord"),
+        "train_data": storage.join(output, "train-*.tfrecord"),
         "eval_data": storage.join(output, "eval-*.tfrecord"),
         "train_samples": train_samples,
         "eval_samples": eval_samples,
@@ -107,8 +117,6 @@ def _describe(output: str, files: int, train_samples: int, eval_samples: int) ->
 
 def _serialize(examples: Sequence[tuple[Any, int]]) -> bytes:
     """The bytes of a TFRecord file."""
-    import tempfile
-
     with tempfile.NamedTemporaryFile(suffix=".tfrecord") as file:
         with tf.io.TFRecordWriter(file.name) as writer:
             for pixels, label in examples:
