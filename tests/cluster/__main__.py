@@ -1,4 +1,4 @@
-"""`python -m tests.cluster up | images | down | status`: one real Kubernetes node on this machine."""
+"""`python -m tests.cluster up | images | test | status | down`: one real Kubernetes node on this machine."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ import sys
 
 from tests.cluster.cluster import ClusterStatus, down, look, up
 from tests.cluster.images import provide_images
+from tests.cluster.suites import run_suites
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
-    parser.add_argument("command", choices=("up", "images", "down", "status"))
-    match parser.parse_args().command:
+    parser.add_argument("command", choices=("up", "images", "test", "status", "down"))
+    asked, arguments = parser.parse_known_args()
+    match asked.command:
+        case "test":
+            return run_suites(arguments)
+        case "status":
+            return _print(look())
         case "up":
             print(up().kubeconfig)
         case "images":
             provide_images()
         case "down":
             down()
-        case _:
-            return _print(look())
     return 0
 
 

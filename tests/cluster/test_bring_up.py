@@ -21,7 +21,7 @@ from tests.cluster.programs import KUBERNETES_VERSION, Programs, cache_folder
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="bringing a node up needs root"),
-    pytest.mark.skipif("KUBECONFIG" in os.environ, reason="KUBECONFIG names a cluster that is not ours to bring up"),
+    pytest.mark.skipif(look().layout is None, reason="the cluster under test is not one that was brought up here"),
 ]
 PROGRAMS = Programs(cache=cache_folder())
 
