@@ -21,6 +21,7 @@ from lockstep.stored_object import StoredObject
 if TYPE_CHECKING:
     from google.cloud.storage import Blob, Client
 
+PATIENCE_S = 30.0
 _EMULATOR = "STORAGE_EMULATOR_HOST"
 _CONNECT_TIMEOUT_S = 5.0
 _RESPONSE_TIMEOUT_S = 30.0
@@ -34,8 +35,8 @@ class CloudStorage:
     answer for `patience_s` seconds, through all of google-cloud-storage's own retries).
     """
 
-    def __init__(self, *, patience_s: float = 30.0) -> None:
-        self.patience_s = patience_s
+    def __init__(self, *, patience_s: float | None = None) -> None:
+        self.patience_s = PATIENCE_S if patience_s is None else patience_s
 
     def read(self, url: GsUrl, *, generation: int | None = None) -> bytes | None:
         """The object's content, of one generation if asked; None if there is no such object."""

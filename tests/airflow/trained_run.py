@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import google_crc32c
+
 from lockstep.cloud_storage import CloudStorage
 from lockstep.gs_url import GsUrl
 
