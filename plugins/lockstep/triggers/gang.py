@@ -22,7 +22,7 @@ class GangTrigger(BaseTrigger):
     """Watches one attempt of a gang. Fires once: `{"uids": […]}`, or `{"error": …, "retryable": …}`."""
 
     def __init__(self, running: dict[str, Any], conn_id: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.running, self.conn_id = running, conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
