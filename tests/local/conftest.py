@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from lockstep.local import service_process
 from lockstep.local.layout import StackLayout
 from lockstep.local.ports import choose_ports

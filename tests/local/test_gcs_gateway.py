@@ -18,6 +18,7 @@ from google.api_core.exceptions import PreconditionFailed
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Bucket, Client
 from h11._headers import normalize_and_validate
+
 from lockstep.local.gcs_gateway import Emulator, forwarded_headers, storage_host_of
 
 TENSORFLOW_STORY = """
@@ -148,17 +149,18 @@ def test_a_client_that_waits_for_leave_to_send_gets_it(through_gateway):
     assert answer.json()["size"] == "2000000"
 
 
-@pytest.mark.parametrize("url", ["https://example.org/", "http://example.org/", "https://evil.storage.googleapis.com/"])
-def test_other_hosts_are_refused_with_the_reason(storage, url):
+@pytest.mark.parametrize("url", ["https://example.org/", "https://evil.storage.googleapis.com/"])
+def test_other_hosts_are_refused(storage, url):
     """The gateway is no way out of the machine."""
+    with httpx.Client(proxy=storage.gateway, trust_env=False) as client, pytest.raises(httpx.ProxyError, match="403"):
+        client.get(url)
+
+
+def test_a_plain_request_is_refused_with_the_reason(storage):
     with httpx.Client(proxy=storage.gateway, trust_env=False) as client:
-        try:
-            answer = client.get(url)
-        except httpx.ProxyError as refusal:
-            assert "403" in str(refusal)
-        else:
-            assert answer.status_code == 403
-            assert "no_proxy" in answer.text
+        answer = client.get("http://example.org/")
+    assert answer.status_code == 403
+    assert "no_proxy" in answer.text
 
 
 def test_only_who_trusts_its_authority_accepts_the_gateway(storage):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from lockstep.local import service_process
 from lockstep.local.probe import HttpProbe
 from lockstep.local.service import MARKER, Service

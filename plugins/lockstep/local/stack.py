@@ -64,8 +64,8 @@ class Stack:
             missing = [service.name for service in services if not runs(service, state)]
             if missing:
                 state = self._start(set(missing), state)
-            unready = [service for service in services if not ready(service, state)]
-            self._await(unready, state)
+            awaited = [service for service in services if service.name in missing or not ready(service, state)]
+            await_ready(awaited, state.processes, self.layout.log, self._report)
 
     def down(self) -> None:
         """End every process of the stack, those included that a crashed service left behind. Files stay."""
@@ -139,7 +139,8 @@ class Stack:
         write_images(self.layout, state.ports)
         backing = self._backing(state.ports)
         state = self._launch(backing, names, state)
-        self._await([service for service in backing if service.name == EMULATOR and not ready(service, state)], state)
+        emulator = [service for service in backing if service.name == EMULATOR]
+        await_ready(emulator, state.processes, self.layout.log, report=lambda line: None)
         make_bucket(state.ports)
         state = self._prepare_database(state)
         return self._launch(self._airflow(state.ports), names, state)
@@ -168,9 +169,6 @@ class Stack:
     def _remember(self, state: StackState) -> StackState:
         state.write(self.layout.state_file)
         return state
-
-    def _await(self, services: Collection[Service], state: StackState) -> None:
-        await_ready(services, state.processes, self.layout.log, self._report)
 
     def _end(self, state: StackState, names: Collection[str]) -> None:
         living = state.living()

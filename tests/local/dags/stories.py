@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from airflow.sdk import DAG, dag, task
+from airflow.sdk import DAG, Param, dag, task
 
 RESULT = {
     "step": 110,
@@ -34,7 +34,7 @@ def story(dag_id: str) -> DAG:
         start_date=datetime(2024, 1, 1),
         catchup=False,
         max_active_runs=1,
-        params={"epochs": 5, "broken": False},
+        params={"epochs": Param(5, type="integer"), "broken": False},
     )
     def tasks() -> None:
         @task
