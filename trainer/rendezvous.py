@@ -63,7 +63,8 @@ class _Rendezvous:
         self._addresses = addresses
         self._own = own
         self._peers = tuple(rank for rank in range(len(addresses)) if rank != own.rank)
-        self._seen_at: dict[int, str] = dict.fromkeys(self._peers, "nothing was tried yet")
+        self._seen_at: dict[int, list[str]] = {rank: [] for rank in self._peers}
+        self._answering: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._met: set[int] = set()
         self._told: set[int] = set()
         self._heard: set[int] = set()
@@ -92,6 +93,7 @@ class _Rendezvous:
         finally:
             await _end(calls)
             server.close()
+            await self._hang_up()
 
     async def _listen(self) -> asyncio.Server:
         """Bind all interfaces, as TensorFlow will. A predecessor may still be leaving: a taken port is tried again."""
@@ -110,6 +112,9 @@ class _Rendezvous:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A peer calls: exchange introductions, then note when it is ready. Whoever else calls is told who is here."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._answering[task] = writer
         try:
             with suppress(OSError, ValueError):
                 async with asyncio.timeout(_HANDSHAKE_TIMEOUT_S):
@@ -119,14 +124,22 @@ class _Rendezvous:
                 if self._stranger(caller) is None and await reader.readline() == _READY:
                     await self._note(self._heard, caller.rank)
         finally:
+            del self._answering[task]
             writer.close()
+
+    async def _hang_up(self) -> None:
+        """Close the connections of callers, which lets the tasks that answer them end."""
+        tasks = list(self._answering)
+        for writer in self._answering.values():
+            writer.close()
+        await asyncio.gather(*tasks)
 
     async def _call_until_told(self, rank: int) -> None:
         while rank not in self._told:
             try:
                 await self._call(rank)
             except (OSError, ValueError) as error:
-                self._seen_at[rank] = _describe(error)
+                self._remember(rank, _describe(error))
                 self._met.discard(rank)
                 await asyncio.sleep(_RETRY_S)
 
@@ -186,8 +199,15 @@ class _Rendezvous:
         seen = "; ".join(f"worker {rank} at {self._addresses[rank]} ({self._why(rank)})" for rank in unmet)
         return PeerLost(f"{len(unmet)} of {len(self._peers)} peers did not come within {timeout_s:g} s: {seen}")
 
+    def _remember(self, rank: int, seen: str) -> None:
+        """Keep what was seen in turn: a peer that gave up first is gone by the time that this one does."""
+        if self._seen_at[rank][-1:] != [seen]:
+            self._seen_at[rank].append(seen)
+
     def _why(self, rank: int) -> str:
-        return self._seen_at[rank] if rank not in self._met else "it waits for others itself"
+        if rank in self._met:
+            return "it waits for others itself"
+        return ", then ".join(self._seen_at[rank][-3:]) or "no answer"
 
 
 def _parse(line: bytes) -> Introduction:

@@ -5,7 +5,6 @@ The rule is the Airflow side's own; it is applied again here because the files m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,8 +46,3 @@ def plan_sharding(asked: Sharding, files: int, workers: int) -> ShardingPlan:
         return ShardingPlan(policy="FILE", files=files, workers=workers, reason=reason)
     reason = "there are fewer files than workers" if files < workers else f"{remainder} files would be left over"
     return ShardingPlan(policy="DATA", files=files, workers=workers, reason=reason)
-
-
-def files_of(paths: Sequence[str], sharding: ShardingPlan, rank: int) -> tuple[str, ...]:
-    """The files that this worker reads."""
-    return tuple(paths[rank :: sharding.workers]) if sharding.policy == "FILE" else tuple(paths)

@@ -15,5 +15,7 @@ def steps_of_next_call(step: int, seconds_per_step: float, boundaries: tuple[int
     """Steps from `step` on: about CALL_SECONDS of them, one while the pace is not known (0), never across a multiple of
     any of `boundaries` (the lengths of an epoch and of the backup's cadence)."""
     to_boundary = min(length - step % length for length in boundaries)
-    wanted = int(CALL_SECONDS / seconds_per_step) if seconds_per_step > 0 else 1
-    return max(1, min(wanted, to_boundary, MAX_STEPS_PER_CALL))
+    if seconds_per_step == 0:
+        return 1
+    wanted = int(min(CALL_SECONDS / seconds_per_step, MAX_STEPS_PER_CALL))
+    return max(1, min(wanted, to_boundary))
