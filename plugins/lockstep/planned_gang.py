@@ -1,0 +1,127 @@
+"""A task of a DAG -> the gang that it would start, as values: what a test asserts on without a cluster.
+
+Templates are rendered by Airflow's own task runner, from made-up run data; nothing is sent anywhere.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from lockstep.errors import InvalidSpec
+from lockstep.operators.train import DistributedTrainingOperator
+from lockstep.parsing import unknown_key
+from lockstep.worker_pod import pod_manifest, service_manifest
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    from lockstep.pod_plan import GangPlan
+
+OWNER_UID = "00000000-0000-0000-0000-000000000000"
+"""Stands where Kubernetes would put the Service's uid."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedGang:
+    """`plan` is Lockstep's; `service` and `pods` (by rank) are what the Kubernetes API would be sent."""
+
+    plan: GangPlan
+    service: dict[str, Any]
+    pods: tuple[dict[str, Any], ...]
+
+
+def plan_task(
+    dag: DAG,
+    task_id: str,
+    *,
+    params: Mapping[str, Any] | None = None,
+    logical_date: datetime | None = None,
+    returned: Mapping[str, Any] | None = None,
+) -> PlannedGang:
+    """Return the gang that `task_id` would start in a run with these params, for this date (default: now).
+
+    `returned` says what upstream tasks have returned, by task id, where templates ask for it.
+
+    Raises:
+        InvalidSpec: the DAG has no such param, or the operator refuses what it is given.
+        airflow.sdk.exceptions.ParamValidationError: a param's own schema refuses its value.
+        TypeError: the task starts no gang.
+    """
+    _refuse_unknown(params or {}, dag)
+    ti = _task_instance(dag, task_id, _dag_run(dag, params or {}, logical_date or datetime.now(UTC)), returned or {})
+    context = ti.get_template_context()
+    ti.render_templates(context)
+    if not isinstance(ti.task, DistributedTrainingOperator):
+        raise TypeError(f"task {task_id!r} of {dag.dag_id} is no DistributedTrainingOperator: {type(ti.task).__name__}")
+    plan = ti.task.plan(context)
+    pods = tuple(pod_manifest(plan, worker, OWNER_UID) for worker in plan.workers)
+    return PlannedGang(plan=plan, service=service_manifest(plan), pods=pods)
+
+
+def _refuse_unknown(params: Mapping[str, Any], dag: DAG) -> None:
+    if unknown := [unknown_key(key, dag.params) for key in params if key not in dag.params]:
+        raise InvalidSpec("; ".join(unknown))
+
+
+def _task_instance(
+    dag: DAG, task_id: str, run: Mapping[str, Any], returned: Mapping[str, Any]
+) -> RuntimeTaskInstance:
+    """A first try of the task, as the task runner would have it; it pulls XComs from `returned`."""
+    from airflow.sdk.api.datamodels._generated import TIRunContext
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    class PlannedTaskInstance(RuntimeTaskInstance):
+        def xcom_pull(self, task_ids: Any = None, dag_id: Any = None, key: str = "return_value", **_: Any) -> Any:
+            return _pulled(returned, task_ids, key)
+
+    return PlannedTaskInstance.model_construct(
+        id=uuid.uuid4(),
+        dag_version_id=uuid.uuid4(),
+        dag_id=dag.dag_id,
+        task_id=task_id,
+        run_id=run["run_id"],
+        try_number=1,
+        map_index=-1,
+        max_tries=0,
+        start_date=run["start_date"],
+        state="running",
+        task=dag.get_task(task_id).prepare_for_execution(),
+        _ti_context_from_server=TIRunContext.model_validate({"dag_run": run, "max_tries": 0}),
+    )
+
+
+def _pulled(returned: Mapping[str, Any], task_ids: Any, key: str) -> Any:
+    if not isinstance(task_ids, str):
+        return [_pulled(returned, task_id, key) for task_id in task_ids]
+    if task_ids not in returned or key != "return_value":
+        raise LookupError(f"a template asks for {key!r} of task {task_ids!r}: give it as returned={{{task_ids!r}: …}}")
+    return returned[task_ids]
+
+
+def _dag_run(dag: DAG, params: Mapping[str, Any], date: datetime) -> dict[str, Any]:
+    """A manual run for `date`, in the form in which a task is told of its run."""
+    from airflow.sdk import timezone
+    from airflow.serialization.encoders import coerce_to_core_timetable
+
+    moment = timezone.coerce_datetime(date)
+    interval = coerce_to_core_timetable(dag.timetable).infer_manual_data_interval(run_after=moment)
+    return {
+        "dag_id": dag.dag_id,
+        "run_id": f"manual__{moment.isoformat()}",
+        "logical_date": moment,
+        "data_interval_start": interval.start,
+        "data_interval_end": interval.end,
+        "run_after": moment,
+        "start_date": moment,
+        "end_date": None,
+        "run_type": "manual",
+        "state": "running",
+        "conf": dict(params),
+        "consumed_asset_events": [],
+        "partition_key": None,
+    }

@@ -1,0 +1,151 @@
+"""A pytest plugin for repositories whose DAGs train with Lockstep: `-p lockstep.pytest_plugin`.
+
+It gives fixtures that load a DAG, plan its gangs, and run it whole on the one-machine stack (docs/testing-your-dags.md).
+What they do is in the files that they call; here they only get what they need, and lose it again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from lockstep.local.layout import StackLayout
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+    from lockstep.finished_run import FinishedRun
+    from lockstep.local.stack import Stack
+    from lockstep.planned_gang import PlannedGang
+
+_STATE = tempfile.TemporaryDirectory(prefix="lockstep-pytest-", ignore_cleanup_errors=True)
+_LAYOUT = StackLayout.of(Path(_STATE.name))
+
+if "airflow" not in sys.modules:
+    # Airflow makes itself at home where it is first imported; the stack's database will be there.
+    os.environ["AIRFLOW_HOME"] = str(_LAYOUT.airflow_home)
+    os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+    os.environ.setdefault("AIRFLOW__CORE__PLUGINS_FOLDER", str(_LAYOUT.plugins))
+
+
+class LoadDag(Protocol):
+    """`load(file, dag_id)` -> the DAG; a relative path starts at pytest's root folder."""
+
+    def __call__(self, file: str | Path, dag_id: str | None = None) -> DAG: ...
+
+
+class PlanGang(Protocol):
+    """See `lockstep.planned_gang.plan_task`."""
+
+    def __call__(
+        self,
+        dag: DAG,
+        task_id: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        logical_date: datetime | None = None,
+        returned: Mapping[str, Any] | None = None,
+    ) -> PlannedGang: ...
+
+
+class RunDag(Protocol):
+    """See `lockstep.finished_run.run_to_the_end`."""
+
+    def __call__(
+        self,
+        dag: DAG,
+        *,
+        params: Mapping[str, Any] | None = None,
+        logical_date: datetime | None = None,
+        retries: int | None = None,
+    ) -> FinishedRun: ...
+
+
+@pytest.fixture
+def lockstep_deployment() -> Mapping[str, str]:
+    """Airflow's section `[lockstep]` in tests that use no stack. Override it with what your installation has."""
+    return {"image": "trainer:test", "run_root": "gs://lockstep-test/runs"}
+
+
+@pytest.fixture
+def lockstep_dag(
+    lockstep_deployment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> LoadDag:
+    """Load a DAG file as Airflow would, and return its DAG. Fails the test with whatever Airflow would object to."""
+    _default_settings(lockstep_deployment, monkeypatch)
+
+    def load(file: str | Path, dag_id: str | None = None) -> DAG:
+        from lockstep.dag_check import load_dag
+
+        return load_dag(pytestconfig.rootpath / file, dag_id)
+
+    return load
+
+
+@pytest.fixture
+def gang_plan(lockstep_deployment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> PlanGang:
+    """Render a training task's templates for given params and date, and return its gang as values. Needs no cluster."""
+    _default_settings(lockstep_deployment, monkeypatch)
+    from lockstep.planned_gang import plan_task
+
+    return plan_task
+
+
+@pytest.fixture(scope="session")
+def lockstep_stack() -> Iterator[Stack]:
+    """The one-machine stack without Airflow's own processes: cluster, storage and registry, ended after the session.
+
+    It ends with pytest, however pytest ends.
+    """
+    _require_our_airflow_home()
+    from lockstep.local.stack import Stack
+    from lockstep.stack_guard import guarded
+
+    stack = Stack(_LAYOUT.state, with_airflow=False, report=print)
+    with guarded(stack):
+        stack.up()
+        yield stack
+
+
+@pytest.fixture
+def run_dag(lockstep_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> RunDag:
+    """Run a whole DAG on the stack by `dag.test()` and return what it left. The test's environment is the stack's."""
+    for name, value in lockstep_stack.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def run(
+        dag: DAG,
+        *,
+        params: Mapping[str, Any] | None = None,
+        logical_date: datetime | None = None,
+        retries: int | None = None,
+    ) -> FinishedRun:
+        from lockstep.finished_run import run_to_the_end
+
+        return run_to_the_end(dag, params=params, logical_date=logical_date, retries=retries)
+
+    return run
+
+
+def _default_settings(settings: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, value in settings.items():
+        variable = f"AIRFLOW__LOCKSTEP__{key.upper()}"
+        if variable not in os.environ:
+            monkeypatch.setenv(variable, value)
+
+
+def _require_our_airflow_home() -> None:
+    from airflow.configuration import AIRFLOW_HOME
+
+    if Path(AIRFLOW_HOME) != _LAYOUT.airflow_home:
+        raise pytest.UsageError(
+            f"Airflow was imported before lockstep.pytest_plugin, and lives in {AIRFLOW_HOME}: load the plugin earlier, "
+            "by -p lockstep.pytest_plugin among pytest's addopts"
+        )
