@@ -1,0 +1,60 @@
+"""Parts of the cluster fail under a running gang: its node is lost, its names are slow. Stops processes of the node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from lockstep.errors import GangLost
+from tests.cluster.cluster import look
+from tests.cluster.gangs import Gangs
+
+pytestmark = pytest.mark.skipif(look().layout is None, reason="stops parts of the cluster: only of one brought up here")
+
+NAMES_ARE_SLOW_FOR_S = 8.0
+MEET = """
+import json, os
+from trainer.rendezvous import introduce, meet_all_peers
+cluster = json.loads(os.environ["TF_CONFIG"])
+addresses, rank = cluster["cluster"]["worker"], cluster["task"]["index"]
+print(meet_all_peers(addresses, introduce("gs://none", addresses, 1, rank), timeout_s=60))
+"""
+
+
+@contextmanager
+def stopped(component: str) -> Iterator[None]:
+    """The component does not answer, as if its machine were gone."""
+    process = look().components[component]
+    assert process is not None
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+async def test_a_lost_node_ends_the_gang_on_the_infrastructures_account(real_gangs: Gangs) -> None:
+    """Its pods never report again; that they are to be deleted because of the node is all there is to see."""
+    plan = real_gangs.plan()
+    async with real_gangs.cluster.connected(), asyncio.timeout(180):
+        supervised = asyncio.create_task(real_gangs.supervise(await real_gangs.launch(plan)))
+        await real_gangs.started(plan)
+        with stopped("kubelet"), pytest.raises(GangLost):
+            await supervised
+        await real_gangs.gone(plan)
+
+
+async def test_names_that_resolve_late_delay_a_gang_and_do_not_fail_it(real_gangs: Gangs) -> None:
+    plan = real_gangs.plan(MEET)
+    async with real_gangs.cluster.connected():
+        with stopped("coredns"):
+            supervised = asyncio.create_task(real_gangs.supervise(await real_gangs.launch(plan)))
+            await real_gangs.started(plan)
+            await asyncio.sleep(NAMES_ARE_SLOW_FOR_S)
+            assert not supervised.done()
+        assert len((await supervised).uids) == 2

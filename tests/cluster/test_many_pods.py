@@ -1,0 +1,49 @@
+"""A gang of three hundred: created at once, seen by one watch, and gone again. The nodes are kwok's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.cluster.administrator import Administrator
+from tests.cluster.gangs import Gangs
+from tests.cluster.kwok import FAKE_NODE, fake_nodes
+
+WORKERS = 300
+
+
+@pytest.fixture
+def kwok_nodes(admin: Administrator) -> Iterator[None]:
+    nodes = list(fake_nodes(3))
+    admin.apply(*nodes)
+    names = [node["metadata"]["name"] for node in nodes]
+    admin.kubectl("wait", "node", *names, "--for=condition=Ready", "--timeout=60s")
+    yield
+    admin.kubectl("delete", "node", *names)
+
+
+@pytest.mark.usefixtures("kwok_nodes")
+async def test_three_hundred_pods_start_and_go(
+    real_gangs: Gangs, record_property: Callable[[str, object], None]
+) -> None:
+    """Each is created exactly once, all are seen running, and deleting the gang leaves none."""
+    plan = real_gangs.plan(
+        workers=WORKERS,
+        resources={"cpu": "100m", "memory": "64Mi"},
+        pod_options={
+            "node_selector": {"type": "kwok"},
+            "tolerations": [{"key": FAKE_NODE, "operator": "Exists", "effect": "NoSchedule"}],
+        },
+    )
+    began = time.monotonic()
+    async with real_gangs.cluster.connected():
+        running = await real_gangs.launch(plan)
+        record_property("seconds to create", round(time.monotonic() - began, 1))
+        pods = await real_gangs.started(plan)
+        record_property("seconds until all ran", round(time.monotonic() - began, 1))
+        assert sorted(pod.uid for pod in pods) == sorted(running.uids)
+        await real_gangs.cluster.delete(plan.gang, 1)
+        await real_gangs.gone(plan)
+        record_property("seconds until all were gone", round(time.monotonic() - began, 1))
