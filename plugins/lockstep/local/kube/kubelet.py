@@ -6,6 +6,7 @@ It learns of pods the way a real one does, from a watch, and owns their logs.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import platform
 import shutil
@@ -21,12 +22,22 @@ from lockstep.local.kube.container_log import ContainerLog
 from lockstep.local.kube.event_recorder import EventRecorder
 from lockstep.local.kube.memory_guard import MemoryGuard
 from lockstep.local.kube.object_store import Change, ObjectStore
-from lockstep.local.kube.pod_status import ADDRESS, Ended, condition_of, ended_status, is_terminal, with_condition
+from lockstep.local.kube.pod_status import (
+    ADDRESS,
+    Ended,
+    condition_of,
+    ended_status,
+    failed_status,
+    is_terminal,
+    with_condition,
+)
 from lockstep.local.kube.pod_worker import PodWorker, log_file
 from lockstep.local.kube.process_ledger import ProcessLedger, end_leftover_processes
 from lockstep.local.kube.registry import DeleteOptions, Registry
 from lockstep.local.kube.resource import NODES, PODS
 from lockstep.local.kube.scheduler import Fits, Gated, Unschedulable, verdict
+
+log = logging.getLogger(__name__)
 
 NODE_NAME = "lockstep-local"
 _FORCED_GRACE_S = 1.0
@@ -135,6 +146,10 @@ class Kubelet:
         uid = uid_of(pod)
         try:
             await self._workers[uid].run()
+        except Exception as error:
+            log.exception("The worker of pod %s/%s broke", namespace_of(pod), name_of(pod))
+            broken = f"{type(error).__name__}: {error}"
+            self._report(pod, lambda current: failed_status(current, "InternalError", broken))
         finally:
             del self._workers[uid], self._tasks[uid]
             self._settle(pod)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +27,11 @@ class ProcessIdentity:
 
 
 def identity_of(pid: int) -> ProcessIdentity:
-    """Return the identity of a process that lives, or has not been waited for."""
-    return ProcessIdentity(pid=pid, started_at=psutil.Process(pid).create_time())
+    """Return the identity of a process that was started just now; it may have ended meanwhile."""
+    try:
+        return ProcessIdentity(pid=pid, started_at=psutil.Process(pid).create_time())
+    except psutil.NoSuchProcess:
+        return ProcessIdentity(pid=pid, started_at=time.time())
 
 
 def processes_of(leader: ProcessIdentity) -> list[psutil.Process]:
