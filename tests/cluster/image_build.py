@@ -6,11 +6,13 @@ part of any image.
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.cluster.progress import step
 
@@ -41,13 +43,14 @@ class ImageStore:
         return done.stdout.strip()
 
     def image_id(self, name: str) -> str | None:
-        found = self.run("images", "--no-trunc", "--format", "{{.Name}}:{{.Tag}} {{.ID}}")
-        rows = dict(line.split() for line in found.splitlines())
-        return rows.get(name)
+        return next((str(image["id"]) for image in self._images() if name in (image["names"] or ())), None)
 
-    def size_bytes(self, name: str) -> int:
-        """Size of the image's layers, unpacked."""
-        return int(self.run("inspect", "--type", "image", "--format", "{{.Docker.Size}}", name))
+    def size(self, name: str) -> str:
+        """How large the image is, unpacked, in buildah's words: "485 MB"."""
+        return next(str(image["size"]) for image in self._images() if name in (image["names"] or ()))
+
+    def _images(self) -> list[dict[str, Any]]:
+        return list(json.loads(self.run("images", "--no-trunc", "--json") or "[]"))
 
 
 def build_images(store: ImageStore, logs: Path) -> dict[str, str]:

@@ -18,7 +18,7 @@ def provide_images() -> None:
     store = ImageStore(folder=cache_folder() / "buildah")
     for name, image_id in build_images(store, layout.folder("logs")).items():
         _provide(layout, store, name, image_id)
-        say(f"{name}: {store.size_bytes(name) / 1e6:.0f} MB unpacked")
+        say(f"{name}: {store.size(name)}")
 
 
 def _provide(layout: ClusterLayout, store: ImageStore, name: str, image_id: str) -> None:

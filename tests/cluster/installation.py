@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,16 +24,27 @@ SUPERVISOR, TRAINER = "lockstep-supervisor", "lockstep-trainer"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Installation:
-    """`namespace` is that of the gangs, `connection` the value of an AIRFLOW_CONN_… variable."""
+    """`namespace` is that of the gangs; `connection` is the value of an AIRFLOW_CONN_… variable."""
 
     administrator: Administrator
-    namespace: str
-    airflow_namespace: str
+    namespaces: Mapping[str, str]  # name in docker/kubernetes -> name here
     connection: str
+
+    @property
+    def namespace(self) -> str:
+        return self.namespaces["lockstep"]
+
+    @property
+    def airflow_namespace(self) -> str:
+        return self.namespaces["airflow"]
 
     def kubectl(self, *arguments: str, objects: Any = None) -> str:
         """kubectl in the gangs' namespace, with all rights."""
         return self.administrator.kubectl(*arguments, f"--namespace={self.namespace}", objects=objects)
+
+    def add(self, folder: Path) -> None:
+        """What `kubectl apply -k` of that folder brings, in these namespaces."""
+        self.administrator.apply(*(_moved(each, self.namespaces) for each in rendered(self.administrator, folder)))
 
 
 @contextmanager
@@ -58,8 +69,7 @@ def installed(administrator: Administrator, folder: Path) -> Iterator[Installati
         extra = {"kube_config_path": str(kubeconfig), "namespace": namespaces["lockstep"]}
         yield Installation(
             administrator=administrator,
-            namespace=namespaces["lockstep"],
-            airflow_namespace=namespaces["airflow"],
+            namespaces=namespaces,
             connection=json.dumps({"conn_type": "kubernetes", "extra": extra}),
         )
     finally:
@@ -71,7 +81,7 @@ def rendered(administrator: Administrator, folder: Path) -> list[dict[str, Any]]
     return list(yaml.safe_load_all(administrator.kubectl("kustomize", str(folder))))
 
 
-def _moved(given: dict[str, Any], namespaces: dict[str, str]) -> dict[str, Any]:
+def _moved(given: dict[str, Any], namespaces: Mapping[str, str]) -> dict[str, Any]:
     """The same object in the test's namespaces, so that a real installation in the same cluster is left alone."""
     metadata = dict(given["metadata"])
     key = "name" if given["kind"] == "Namespace" else "namespace"

@@ -15,7 +15,7 @@ from tests.airflow.conftest import RUN, airflow_environment
 from tests.cluster.bridge_storage import BUCKET, bridge_storage, lead_pods_to
 from tests.cluster.cluster import look
 from tests.cluster.gangs import CONN_ID
-from tests.cluster.installation import TRAINER, Installation
+from tests.cluster.installation import OBJECTS, TRAINER, Installation
 
 __all__ = ["airflow_environment"]  # a fixture, taken from there
 
@@ -30,6 +30,7 @@ def test_the_demo_dag_registers_a_model(
     layout = look().layout
     assert layout is not None
     with bridge_storage(layout.node_address, tmp_path) as storage:
+        installation.add(OBJECTS / "pod-tasks")
         installation.administrator.apply(*lead_pods_to(storage, installation))
         settings = airflow_environment | {
             f"AIRFLOW_CONN_{CONN_ID.upper()}": installation.connection,
