@@ -7,6 +7,7 @@ to the supervisor, because the operator's own life cycle assumes one pod for a t
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import InvalidSpec
@@ -98,7 +99,7 @@ def worker_operator(plan: GangPlan, worker: WorkerPod) -> KubernetesPodOperator:
     )
 
 
-def checked_pod_options(options: dict[str, Any]) -> dict[str, Any]:
+def checked_pod_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """`options` if KubernetesPodOperator takes every one of them; raises InvalidSpec otherwise."""
     valid = pod_option_names()
     for key in options:
@@ -108,7 +109,7 @@ def checked_pod_options(options: dict[str, Any]) -> dict[str, Any]:
             raise InvalidSpec(f"pod_options: {key!r} does not describe a pod; the gang has a life cycle of its own")
         if key not in valid:
             raise InvalidSpec(f"pod_options: {unknown_key(key, valid)}")
-    return options
+    return dict(options)
 
 
 def pod_option_names() -> frozenset[str]:

@@ -1,18 +1,26 @@
 """What operators share whose work is done by a gang of pods: launch it, wait for it in the triggerer or here, end it.
 
-A subclass says which gang (`execute` calls `run_gang`) and what its success means (`conclude`).
+A subclass says which gang (`spec`; `execute` calls `run_gang`) and what its success means (`conclude`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from lockstep.airflow_errors import airflow_error, told_to_airflow
-from lockstep.deployment import deployment
+from lockstep.deployment import deployment, required
+from lockstep.links import RunDirectoryLink
+from lockstep.loopback_ports import free_loopback_ports
 from lockstep.names import GangId
+from lockstep.parsing import parse
+from lockstep.pod_plan import plan_gang
+from lockstep.run_directory import run_url
+from lockstep.training_spec import TrainingSpec
+from lockstep.worker_pod import checked_pod_options
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
@@ -23,19 +31,80 @@ if TYPE_CHECKING:
 
 
 class GangOperator(BaseOperator):
-    """:param kubernetes_conn_id: Airflow connection to the cluster; default: the deployment's.
+    """The pods and where they run. What is not given is the deployment's.
+
+    :param image: the trainer's image.
+    :param worker_resources: each pod's `cpu`, `memory` and `gpu` (`lockstep.training_spec.Resources`).
+    :param timeouts: seconds: `startup_s`, `run_s`, `rendezvous_s`, `stall_s`, `grace_s`.
+    :param env: further environment variables; secrets belong into `pod_options`, by reference.
+    :param run_directory: gs:// directory of the run; default: `<run_root>/<dag>/<run>`.
+    :param namespace: where the pods are created.
+    :param service_account: under which they run.
+    :param kubernetes_conn_id: Airflow connection to the cluster.
+    :param pod_options: any argument of KubernetesPodOperator that describes a pod.
     :param deferrable: wait in the triggerer, holding no worker slot; the same supervision either way.
     """
 
-    def __init__(self, *, kubernetes_conn_id: str | None = None, deferrable: bool = True, **kwargs: Any) -> None:
+    template_fields: Sequence[str] = (
+        "image",
+        "worker_resources",
+        "timeouts",
+        "env",
+        "run_directory",
+        "namespace",
+        "service_account",
+        "kubernetes_conn_id",
+        "pod_options",
+    )
+    template_fields_renderers = {"worker_resources": "json", "timeouts": "json", "env": "json"}  # noqa: RUF012 - Airflow reads a plain dict
+    operator_extra_links = (RunDirectoryLink(),)
+    ui_color = "#d8e8f7"
+
+    def __init__(
+        self,
+        *,
+        image: str | None = None,
+        worker_resources: Mapping[str, Any] | None = None,
+        timeouts: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        run_directory: str | None = None,
+        namespace: str | None = None,
+        service_account: str | None = None,
+        kubernetes_conn_id: str | None = None,
+        pod_options: Mapping[str, Any] | None = None,
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self.image = image
+        self.worker_resources = worker_resources
+        self.timeouts = timeouts
+        self.env = env
+        self.run_directory = run_directory
+        self.namespace = namespace
+        self.service_account = service_account
         self.kubernetes_conn_id = kubernetes_conn_id
+        self.pod_options = pod_options
         self.deferrable = deferrable
         self._running_plan: GangPlan | None = None
+
+    def spec(self, context: Context) -> TrainingSpec:
+        """Everything asked of this task. Raises InvalidSpec."""
+        raise NotImplementedError
 
     def conclude(self, context: Context) -> Any:
         """The task's XCom, once every worker has returned 0."""
         raise NotImplementedError
+
+    def plan(self, context: Context) -> GangPlan:
+        """The gang as values: what is launched, and what tests assert on."""
+        spec = self.spec(context)
+        ports = free_loopback_ports(spec.workers) if spec.rendezvous == "loopback" else ()
+        return plan_gang(spec, gang_of(context), attempt=1, loopback_ports=ports)
+
+    def run_url(self, context: Context) -> str:
+        """The run directory of this task instance."""
+        return self.run_directory or run_url(required(deployment().run_root, "run_root"), gang_of(context))
 
     def run_gang(self, plan: GangPlan, context: Context) -> Any:
         """Launch the gang and see it through; does not return where the task is deferred."""
@@ -62,6 +131,22 @@ class GangOperator(BaseOperator):
         """Called by Airflow when this process is told to stop; while deferred it is the trigger that is told."""
         if self._running_plan is not None:
             asyncio.run(self._kill(self._running_plan))
+
+    def _spec(self, context: Context, **asked: Any) -> TrainingSpec:
+        """`asked` of the gang, in pods as they were given to this operator."""
+        site = deployment()
+        given = asked | {
+            "image": self.image or required(site.image, "image"),
+            "run_directory": self.run_url(context),
+            "namespace": self.namespace or site.namespace,
+            "service_account": self.service_account or site.service_account,
+            "resources": self.worker_resources,
+            "env": self.env,
+            "rendezvous": site.rendezvous,
+            "timeouts": self.timeouts,
+            "pod_options": checked_pod_options(self.pod_options or {}),
+        }
+        return parse(TrainingSpec, {key: value for key, value in given.items() if value is not None}, what=self.task_id)
 
     async def _launch(self, plan: GangPlan, deadline: float | None) -> RunningGang:
         from lockstep.supervisor import launch

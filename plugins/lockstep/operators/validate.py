@@ -13,18 +13,13 @@ from lockstep.airflow_errors import told_to_airflow
 from lockstep.checkpoint import CheckpointReport, Wishes, judge
 from lockstep.deployment import deployment, required
 from lockstep.errors import CheckpointRejected, InvalidSpec
-from lockstep.links import RunDirectoryLink
-from lockstep.loopback_ports import free_loopback_ports
-from lockstep.operators.gang import GangOperator, gang_of
+from lockstep.operators.gang import GangOperator
 from lockstep.parsing import parse
-from lockstep.pod_plan import plan_gang
-from lockstep.run_directory import SPEC, RunDirectory, run_url
+from lockstep.run_directory import SPEC, RunDirectory
 from lockstep.training_spec import TrainingSpec
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
-
-    from lockstep.pod_plan import GangPlan
 
 VERIFY_COMMAND = ("python", "-m", "trainer.verify_model")
 
@@ -32,7 +27,6 @@ VERIFY_COMMAND = ("python", "-m", "trainer.verify_model")
 class ValidateCheckpointOperator(GangOperator):
     """Refuses a result of which any claim is false, saying all that is; passes on what it verified.
 
-    :param run_directory: gs:// directory of the run; default: `<run_root>/<dag>/<run>`.
     :param min_metrics: lowest value allowed for each metric named.
     :param max_metrics: highest value allowed for each metric named.
     :param max_drop: how far each metric named may fall below the champion's.
@@ -41,17 +35,13 @@ class ValidateCheckpointOperator(GangOperator):
     :param alias: which version is the champion.
     :param mlflow_tracking_uri: where; default: the deployment's.
     :param verify_command: what a pod runs to load the model, the run directory appended; None: no pod, nothing loaded.
-    :param image: the trainer's image; default: the deployment's.
-    :param worker_resources: the pod's `cpu`, `memory` and `gpu`.
-    :param timeouts: seconds: `startup_s`, `run_s`, `grace_s`.
-    :param pod_options: any argument of KubernetesPodOperator that describes a pod.
 
+    The other parameters are those of `GangOperator`.
     Returns `digest`, `files`, `size_bytes`, `step`, `metrics`, `checkpoint`, `model`, `run_directory`, and for
     each of the two directories what was verified and what no manifest lists. Refusals fail the task without a retry.
     """
 
     template_fields: Sequence[str] = (
-        "run_directory",
         "min_metrics",
         "max_metrics",
         "max_drop",
@@ -60,22 +50,12 @@ class ValidateCheckpointOperator(GangOperator):
         "alias",
         "mlflow_tracking_uri",
         "verify_command",
-        "image",
-        "worker_resources",
-        "timeouts",
-        "env",
-        "namespace",
-        "service_account",
-        "kubernetes_conn_id",
-        "pod_options",
+        *GangOperator.template_fields,
     )
-    operator_extra_links = (RunDirectoryLink(),)
-    ui_color = "#d8e8f7"
 
     def __init__(
         self,
         *,
-        run_directory: str | None = None,
         min_metrics: Mapping[str, float | str] | None = None,
         max_metrics: Mapping[str, float | str] | None = None,
         max_drop: Mapping[str, float | str] | None = None,
@@ -84,17 +64,9 @@ class ValidateCheckpointOperator(GangOperator):
         alias: str = "champion",
         mlflow_tracking_uri: str | None = None,
         verify_command: Sequence[str] | None = VERIFY_COMMAND,
-        image: str | None = None,
-        worker_resources: Mapping[str, Any] | None = None,
-        timeouts: Mapping[str, Any] | None = None,
-        env: Mapping[str, str] | None = None,
-        namespace: str | None = None,
-        service_account: str | None = None,
-        pod_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.run_directory = run_directory
         self.min_metrics = min_metrics
         self.max_metrics = max_metrics
         self.max_drop = max_drop
@@ -103,13 +75,6 @@ class ValidateCheckpointOperator(GangOperator):
         self.alias = alias
         self.mlflow_tracking_uri = mlflow_tracking_uri
         self.verify_command = verify_command
-        self.image = image
-        self.worker_resources = worker_resources
-        self.timeouts = timeouts
-        self.env = env
-        self.namespace = namespace
-        self.service_account = service_account
-        self.pod_options = pod_options
 
     def execute(self, context: Context) -> Any:
         with told_to_airflow():
@@ -125,7 +90,7 @@ class ValidateCheckpointOperator(GangOperator):
 
     def report(self, context: Context) -> CheckpointReport:
         """Everything that can be said without loading the model. Raises CheckpointRejected."""
-        run = RunDirectory.at(self._url(context))
+        run = RunDirectory.at(self.run_url(context))
         result = run.result()
         return judge(
             result,
@@ -136,29 +101,11 @@ class ValidateCheckpointOperator(GangOperator):
             source=str(run.url),
         )
 
-    def plan(self, context: Context) -> GangPlan:
+    def spec(self, context: Context) -> TrainingSpec:
         """The one pod that loads the model."""
-        spec = self._spec(context)
-        ports = free_loopback_ports(1) if spec.rendezvous == "loopback" else ()
-        return plan_gang(spec, gang_of(context), attempt=1, loopback_ports=ports)
-
-    def _spec(self, context: Context) -> TrainingSpec:
-        site, url = deployment(), self._url(context)
-        given = {
-            "image": self.image or required(site.image, "image"),
-            "workers": 1,
-            "run_directory": url,
-            "training": _request(RunDirectory.at(url))["training"],
-            "command": (*(self.verify_command or ()), url),
-            "namespace": self.namespace or site.namespace,
-            "service_account": self.service_account or site.service_account,
-            "resources": self.worker_resources,
-            "env": self.env,
-            "rendezvous": site.rendezvous,
-            "timeouts": self.timeouts,
-            "pod_options": self.pod_options,
-        }
-        return parse(TrainingSpec, {key: value for key, value in given.items() if value is not None}, what=self.task_id)
+        url = self.run_url(context)
+        training = _request(RunDirectory.at(url))["training"]
+        return self._spec(context, workers=1, training=training, command=(*(self.verify_command or ()), url))
 
     def _wishes(self, run: RunDirectory) -> Wishes:
         asked = _request(run)
@@ -179,9 +126,6 @@ class ValidateCheckpointOperator(GangOperator):
         self.log.info("Comparing with the champion: %s", champion or "there is none yet")
         return champion.metrics if champion else None
 
-    def _url(self, context: Context) -> str:
-        return self.run_directory or run_url(required(deployment().run_root, "run_root"), gang_of(context))
-
     def _verified(self, report: CheckpointReport, context: Context) -> dict[str, Any]:
         self.log.info("Verified %d files, %d bytes, digest %s", report.files, report.size_bytes, report.digest)
         return {
@@ -192,7 +136,7 @@ class ValidateCheckpointOperator(GangOperator):
             "metrics": dict(report.metrics),
             "checkpoint": report.checkpoint.path,
             "model": report.model.path,
-            "run_directory": self._url(context),
+            "run_directory": self.run_url(context),
             "directories": [
                 asdict(part) | {"unlisted": list(part.unlisted)} for part in (report.checkpoint, report.model)
             ],
