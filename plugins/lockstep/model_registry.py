@@ -134,6 +134,7 @@ class ModelRegistry:
     def _client(self) -> MlflowClient:
         for name, value in _PATIENCE.items():
             os.environ.setdefault(name, value)
+        os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # with the password, into the task's log
         from mlflow.tracking import MlflowClient
 
         return MlflowClient(tracking_uri=self._tracking_uri, registry_uri=self._tracking_uri)

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+
 from lockstep.errors import InvalidSpec, LockstepError, NotPermitted, RegistrationRefused, RegistryUnavailable
 from lockstep.model_registry import Champion, ModelRegistry, Registration, check_alias, check_model_name
 
@@ -156,11 +157,17 @@ def test_a_try_that_was_broken_off_before_the_alias_is_completed(mlflow_server: 
     assert registry.champion(asked.name) is not None
 
 
-def test_the_page_of_a_version_is_known_and_holds_no_password(mlflow_server: str) -> None:
-    """What goes into a link or an XCom can be shown to anybody."""
+def test_the_password_stays_out_of_links_and_output(
+    mlflow_server: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What goes into a link, an XCom or the task's log can be shown to anybody."""
+    caplog.set_level(0)
     registry = ModelRegistry(mlflow_server.replace("://", f"://me:{PASSWORD}@"))
     made = registry.register(registration(name="Ziffern 1"))
     assert made.page == f"{mlflow_server}/#/models/Ziffern%201/versions/{made.version}"
+    shown = "".join(capfd.readouterr()) + caplog.text
+    assert PASSWORD not in shown
+    assert unquote(PASSWORD) not in shown
 
 
 @pytest.mark.parametrize("name", ["", " ", "a/b", "a:b", "it's", 'a"b', "../x", "a`b"])
