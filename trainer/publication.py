@@ -95,6 +95,7 @@ def _copy(path: Path, destination: str, relative: str) -> FileEntry:
 def _transfer(source: str, target: str, relative: str) -> FileEntry:
     checksum, size_bytes = google_crc32c.Checksum(), 0
     with gfile.GFile(source, "rb") as reader, gfile.GFile(target, "wb") as writer:
+        writer.write(b"")  # an empty file would not come into being otherwise
         while chunk := reader.read(_CHUNK_BYTES):
             writer.write(chunk)
             checksum.update(chunk)

@@ -16,5 +16,5 @@ class Metrics(Action):
         self._path = files.metrics
 
     def on_epoch(self, moment: Moment) -> None:
-        lines = [json.dumps(record, allow_nan=False) for record in moment.state.history]
+        lines = [json.dumps(record, sort_keys=True, allow_nan=False) for record in moment.state.history]
         storage.write_bytes(self._path, ("\n".join(lines) + "\n").encode())
