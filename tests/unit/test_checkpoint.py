@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+
 from lockstep.checkpoint import CheckpointReport, StoredDirectory, Wishes, judge
 from lockstep.errors import CheckpointRejected
 from lockstep.stored_object import StoredObject

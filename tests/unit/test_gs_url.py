@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from lockstep.errors import InvalidSpec
 from lockstep.gs_url import GsUrl
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+
 from lockstep.cloud_storage import CloudStorage
 from lockstep.errors import CheckpointRejected, InvalidSpec, LockstepError, NotPermitted, StorageUnavailable
 from lockstep.gs_url import GsUrl

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from lockstep.errors import InvalidSpec
 from lockstep.sharding import plan_sharding
 from lockstep.stored_object import StoredObject
