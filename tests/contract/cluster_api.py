@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from kubernetes.client import ApiClient, ApiException, CoreV1Api, V1Pod
+from kubernetes.config import new_client_from_config
 from kubernetes.watch import Watch
 
 WAIT_S = 60
@@ -112,6 +113,13 @@ class ClusterApi:
             if each["object"].reason == reason:
                 return each["object"]
         raise AssertionError(f"no event {reason} about {about}")
+
+
+@contextmanager
+def api_of(kubeconfig: Path, image: str, namespace: str = "default") -> Iterator[ClusterApi]:
+    """A client of the cluster that a kubeconfig leads to, closed at the end."""
+    with new_client_from_config(str(kubeconfig)) as client:
+        yield ClusterApi(client=client, core=CoreV1Api(client), namespace=namespace, image=image, kubeconfig=kubeconfig)
 
 
 def unique(prefix: str) -> str:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 from kubernetes.client import CoreV1Api
-from kubernetes.config import new_client_from_config
 from kubernetes.watch import Watch
 
-from tests.contract.cluster_api import WAIT_S, ClusterApi, unique
+from tests.contract.cluster_api import WAIT_S, ClusterApi, api_of, unique
 from tests.local.kube.running_server import IMAGE, start_server
 
 
@@ -32,19 +31,12 @@ def cluster_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 @pytest.fixture(scope="session")
 def cluster_api(cluster_kubeconfig: Path) -> Iterator[ClusterApi]:
     """A client of the cluster and a namespace that is deleted afterwards, with all that is left in it."""
-    with new_client_from_config(str(cluster_kubeconfig)) as client:
-        core, namespace = CoreV1Api(client), unique("lockstep-contract")
-        core.create_namespace({"metadata": {"name": namespace}})
-        api = ClusterApi(
-            client=client,
-            core=core,
-            namespace=namespace,
-            image=os.environ.get("LOCKSTEP_TEST_IMAGE", IMAGE),
-            kubeconfig=cluster_kubeconfig,
-        )
-        wait_for_service_account(core, namespace)
+    namespace, image = unique("lockstep-contract"), os.environ.get("LOCKSTEP_TEST_IMAGE", IMAGE)
+    with api_of(cluster_kubeconfig, image, namespace) as api:
+        api.core.create_namespace({"metadata": {"name": namespace}})
+        wait_for_service_account(api.core, namespace)
         yield api
-        core.delete_namespace(namespace)
+        api.core.delete_namespace(namespace)
 
 
 def wait_for_service_account(core: CoreV1Api, namespace: str) -> None:
