@@ -27,18 +27,19 @@ def airflow_services(layout: StackLayout, ports: Mapping[str, int], keys: Airflo
     url = airflow_url(ports)
     env = base_environment(layout) | airflow_environment(layout, ports, keys)
 
-    def component(name: str, *arguments: str, ready: Probe) -> Service:
-        argv = (str(layout.programs / "airflow"), name, *arguments)
+    def component(name: str, *argv: str, ready: Probe) -> Service:
         return Service(name=name, argv=argv, env=env, cwd=layout.airflow_home, ready=ready, url=url)
 
     def heartbeat(name: str) -> AirflowProbe:
         return AirflowProbe(api_url=url, component=name)
 
+    airflow, python = str(layout.programs / "airflow"), str(layout.programs / "python")
+    warm_scheduler = (python, "-m", "lockstep.local.warm_scheduler", "--skip-serve-logs")
     return (
-        component(API_SERVER, ready=HttpProbe(url=f"{url}/api/v2/version")),
-        component("scheduler", "--skip-serve-logs", ready=heartbeat("scheduler")),
-        component("dag-processor", ready=heartbeat("dag_processor")),
-        component("triggerer", "--skip-serve-logs", ready=heartbeat("triggerer")),
+        component(API_SERVER, airflow, "api-server", ready=HttpProbe(url=f"{url}/api/v2/version")),
+        component("scheduler", *warm_scheduler, ready=heartbeat("scheduler")),
+        component("dag-processor", airflow, "dag-processor", ready=heartbeat("dag_processor")),
+        component("triggerer", airflow, "triggerer", "--skip-serve-logs", ready=heartbeat("triggerer")),
     )
 
 
