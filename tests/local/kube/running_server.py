@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).parents[3]
 IMAGE = "lockstep/trainer:local"
 
 _START_TIMEOUT_S = 60.0
@@ -22,6 +23,7 @@ class RunningServer:
     """A server that answers. `state` outlives it, so that another one can be started on it."""
 
     state: Path
+    images: Path
     kubeconfig: Path
     process: subprocess.Popen[bytes]
 
@@ -36,7 +38,7 @@ class RunningServer:
         self.process.wait(_END_TIMEOUT_S)
 
 
-def start_server(folder: Path, *, env: dict[str, str] | None = None) -> RunningServer:
+def start_server(folder: Path) -> RunningServer:
     """Start a server with its state in `folder`, on a free port, and wait until it answers."""
     folder.mkdir(parents=True, exist_ok=True)
     kubeconfig, images, log = folder / "kubeconfig", folder / "images.json", folder / "server.log"
@@ -45,9 +47,14 @@ def start_server(folder: Path, *, env: dict[str, str] | None = None) -> RunningS
     command = [sys.executable, "-m", "lockstep.local.kube", "--state", str(folder / "state")]
     command += ["--images", str(images), "--kubeconfig", str(kubeconfig)]
     with log.open("ab") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **(env or {})})
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=server_environment())
     _wait_for(kubeconfig, process, log)
-    return RunningServer(state=folder / "state", kubeconfig=kubeconfig, process=process)
+    return RunningServer(state=folder / "state", images=images, kubeconfig=kubeconfig, process=process)
+
+
+def server_environment() -> dict[str, str]:
+    """What a server process needs to find the package, wherever the tests are run from."""
+    return {**os.environ, "PYTHONPATH": str(ROOT / "plugins")}
 
 
 def this_python(folder: Path) -> dict[str, object]:

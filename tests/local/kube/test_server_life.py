@@ -16,7 +16,7 @@ import yaml
 from kubernetes.client import ApiException
 
 from tests.contract.cluster_api import ClusterApi, api_of, container_state
-from tests.local.kube.running_server import IMAGE, RunningServer, start_server
+from tests.local.kube.running_server import IMAGE, RunningServer, server_environment, start_server
 
 # A process with a child in the same session, and another that has left it.
 FAMILY = """
@@ -35,6 +35,11 @@ def family_of(api: ClusterApi, name: str) -> list[psutil.Process]:
     return [*children, psutil.Process(children[0].ppid())]
 
 
+def credentials(server: RunningServer) -> tuple[str, str]:
+    config = yaml.safe_load(server.kubeconfig.read_text())
+    return config["users"][0]["user"]["token"], config["clusters"][0]["cluster"]["certificate-authority-data"]
+
+
 def assert_ended(processes: list[psutil.Process]) -> None:
     _, left = psutil.wait_procs(processes, timeout=20)
     assert not left
@@ -46,26 +51,18 @@ def start(tmp_path: Path) -> Callable[[], RunningServer]:
 
 
 def test_pods_end_with_the_server(start: Callable[[], RunningServer]) -> None:
-    """SIGTERM: exit code 0, and no process of any pod is left."""
-    server = start()
-    with api_of(server.kubeconfig, IMAGE) as api:
-        processes = family_of(api, api.create(api.manifest(FAMILY)).metadata.name)
-
-    assert server.end() == 0
-    assert_ended(processes)
-
-
-def test_a_watcher_learns_why_its_pod_ended_with_the_server(start: Callable[[], RunningServer]) -> None:
+    """SIGTERM: no process of any pod is left, a watcher has learned why, and the exit code is 0."""
     server = start()
     with api_of(server.kubeconfig, IMAGE) as api:
         name = api.create(api.manifest(FAMILY)).metadata.name
-        api.running(name)
+        processes = family_of(api, name)
         seen = api.watch(name)
         next(seen)
         server.process.terminate()
         last = [event["object"] for event in seen][-1]
 
     assert server.process.wait(30) == 0
+    assert_ended(processes)
     assert (last.status.phase, last.status.reason) == ("Failed", "Terminated")
 
 
@@ -77,11 +74,13 @@ def test_a_server_that_was_killed_leaves_no_process_to_the_next(start: Callable[
         done = api.run("print('kept')").metadata
         processes = family_of(api, lost.name)
         version = api.version()
+    before = credentials(first)
     first.crash()
     assert all(process.is_running() for process in processes)
 
     second = start()
     assert_ended(processes)
+    assert credentials(second) == before, "who has read the kubeconfig need not read it again"
     with api_of(second.kubeconfig, IMAGE) as api:
         pod = api.ended(lost.name)
         terminated = container_state(pod).terminated
@@ -120,40 +119,28 @@ def test_a_deleted_pod_takes_even_those_along_that_left_its_session(kube: Cluste
     assert_ended(processes)
 
 
-def test_a_state_folder_has_one_server(start: Callable[[], RunningServer], tmp_path: Path) -> None:
-    server = start()
-
-    second = command(tmp_path, server.state, tmp_path / "images.json")
+def test_a_state_folder_has_one_server(kube_server: RunningServer, tmp_path: Path) -> None:
+    second = command(tmp_path, kube_server.state, kube_server.images)
 
     assert second.returncode == 1
     assert "another server runs on this state folder" in second.stderr
-    assert server.end() == 0
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        pytest.param("{", "images.json", id="no JSON"),
-        pytest.param('{"image": {}}', "images", id="no images"),
-        pytest.param('{"images": {"a": {"path": [], "workdir": "/"}}}', "working_directory", id="an unknown key"),
-        pytest.param('{"images": {"a": {"path": []}}}', "working_directory is missing", id="no working directory"),
-    ],
-)
-def test_images_that_cannot_be_read_are_refused_at_the_start(tmp_path: Path, content: str, complaint: str) -> None:
+def test_images_that_cannot_be_read_are_refused_at_the_start(tmp_path: Path) -> None:
     images = tmp_path / "images.json"
-    images.write_text(content)
+    images.write_text("{")
 
     ended = command(tmp_path, tmp_path / "state", images)
 
     assert ended.returncode == 1
-    assert complaint in ended.stderr
+    assert str(images) in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
 def command(folder: Path, state: Path, images: Path) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "lockstep.local.kube", "--state", str(state), "--images", str(images)]
     words += ["--kubeconfig", str(folder / "second")]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, env=server_environment(), check=False)
 
 
 def test_the_kubeconfig_is_private_and_leads_to_loopback(kube_server: RunningServer) -> None:
@@ -163,23 +150,6 @@ def test_the_kubeconfig_is_private_and_leads_to_loopback(kube_server: RunningSer
     )
     connections = psutil.Process(kube_server.process.pid).net_connections("tcp")
     assert {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
-
-
-def test_the_token_and_the_authority_outlive_the_server(start: Callable[[], RunningServer]) -> None:
-    """Who has read the kubeconfig need not read it again after a restart on the same port."""
-
-    def credentials(server: RunningServer) -> tuple[str, str]:
-        config = yaml.safe_load(server.kubeconfig.read_text())
-        authority = config["clusters"][0]["cluster"]["certificate-authority-data"]
-        return config["users"][0]["user"]["token"], authority
-
-    first = start()
-    before = credentials(first)
-    first.end()
-    second = start()
-
-    assert credentials(second) == before
-    second.end()
 
 
 def test_health_and_version_need_no_token(kube_server: RunningServer) -> None:

@@ -29,7 +29,7 @@ from lockstep.local.kube.routes import application
 
 ADDRESS = "127.0.0.1"
 _HOSTS = (ADDRESS, "localhost")
-_OPEN_REQUESTS_TIMEOUT_S = 2
+_OPEN_REQUESTS_TIMEOUT_S = 1
 _IDLE_CONNECTION_TIMEOUT_S = 300
 
 

@@ -9,11 +9,10 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
 
 from lockstep.local.kube.container_log import ContainerLog
 from lockstep.local.kube.container_spec import ContainerSpec
-from lockstep.local.kube.process_tree import ProcessIdentity, catches, end_processes, identity_of
+from lockstep.local.kube.process_tree import ContainerIdentity, catches, container_identity, end_processes
 
 _DRAIN_TIMEOUT_S = 2.0
 
@@ -36,9 +35,14 @@ class ContainerProcess:
     """A container that was started; made by `start`."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, pipe: asyncio.ReadTransport, output: _Output, log: ContainerLog
+        self,
+        process: asyncio.subprocess.Process,
+        identity: ContainerIdentity,
+        pipe: asyncio.ReadTransport,
+        output: _Output,
+        log: ContainerLog,
     ) -> None:
-        self.leader: ProcessIdentity = identity_of(process.pid)
+        self.identity = identity
         self.passed_memory_limit = False
         self._process = process
         self._pipe = pipe
@@ -47,13 +51,16 @@ class ContainerProcess:
         self._kill: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def start(cls, spec: ContainerSpec, extra_env: Mapping[str, str], log: ContainerLog) -> ContainerProcess:
-        """Start the process; raises OSError when there is no such program or directory."""
+    async def start(cls, spec: ContainerSpec, marker: tuple[str, str], log: ContainerLog) -> ContainerProcess:
+        """Start the process; raises OSError when there is no such program or directory.
+
+        `marker` is a variable whose value no other container has; it comes over the spec's own.
+        """
         reading, writing = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 *spec.arguments,
-                env={**spec.env, **extra_env},
+                env={**spec.env, marker[0]: marker[1]},
                 cwd=spec.working_directory,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=writing,
@@ -67,7 +74,8 @@ class ContainerProcess:
             os.close(writing)
         loop = asyncio.get_running_loop()
         pipe, output = await loop.connect_read_pipe(lambda: _Output(log), os.fdopen(reading, "rb", buffering=0))
-        return cls(process, pipe, output, log)
+        identity = container_identity(process.pid, "=".join(marker))
+        return cls(process, identity, pipe, output, log)
 
     async def wait(self) -> int:
         """Wait for the end; return the exit code as a container runtime gives it (128 + n for signal n).
@@ -77,7 +85,7 @@ class ContainerProcess:
         code = await self._process.wait()
         if self._kill is not None:
             self._kill.cancel()
-        await asyncio.to_thread(end_processes, self.leader)
+        await asyncio.to_thread(end_processes, self.identity)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._output.ended.wait(), _DRAIN_TIMEOUT_S)
         self._pipe.close()

@@ -34,7 +34,7 @@ class MemoryGuard:
     async def _guard(self) -> None:
         while self._limits:
             for process, limit_bytes in list(self._limits.items()):
-                if await asyncio.to_thread(memory_bytes, process.leader) > limit_bytes and process in self._limits:
+                if await asyncio.to_thread(memory_bytes, process.identity) > limit_bytes and process in self._limits:
                     process.passed_memory_limit = True
                     process.kill()
             await asyncio.sleep(_PERIOD_S)

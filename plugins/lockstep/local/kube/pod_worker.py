@@ -22,6 +22,7 @@ from lockstep.local.kube.pod_status import Ended, ended_status, failed_status, r
 from lockstep.local.kube.process_ledger import ProcessLedger
 from lockstep.local.kube.quantity import memory_limit_bytes
 
+_MARKER = "LOCKSTEP_TERMINATION_LOG"  # of a pod's own, so it marks the pod's processes too
 _PASSED_ON = ("HOME", "LANG", "TMPDIR")
 _TERMINATION_MESSAGE_BYTES = 4096
 _LOG_TAIL_BYTES = 2048
@@ -155,8 +156,8 @@ class PodWorker:
 
     async def _start(self, spec: ContainerSpec) -> ContainerProcess:
         self._message_file.touch()
-        process = await ContainerProcess.start(spec, {"LOCKSTEP_TERMINATION_LOG": str(self._message_file)}, self.log)
-        self._ledger.record(uid_of(self._pod), process.leader)
+        process = await ContainerProcess.start(spec, (_MARKER, str(self._message_file)), self.log)
+        self._ledger.record(uid_of(self._pod), process.identity)
         self._guard.add(process, memory_limit_bytes(self._pod))
         self._process = process
         if self._stopping.is_set():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
-from lockstep.local.kube.process_tree import ProcessIdentity, end_processes
+from lockstep.local.kube.process_tree import ContainerIdentity, end_processes
 
 _FOLDER = "processes"
 
@@ -17,8 +18,8 @@ class ProcessLedger:
         self._folder = state / _FOLDER
         self._folder.mkdir(parents=True, exist_ok=True)
 
-    def record(self, uid: str, leader: ProcessIdentity) -> None:
-        (self._folder / uid).write_text(json.dumps({"pid": leader.pid, "started_at": leader.started_at}))
+    def record(self, uid: str, container: ContainerIdentity) -> None:
+        (self._folder / uid).write_text(json.dumps(asdict(container)))
 
     def forget(self, uid: str) -> None:
         (self._folder / uid).unlink(missing_ok=True)
@@ -37,8 +38,8 @@ def end_leftover_processes(state: Path) -> int:
     return ended
 
 
-def _read(file: Path) -> ProcessIdentity | None:
+def _read(file: Path) -> ContainerIdentity | None:
     try:
-        return ProcessIdentity(**json.loads(file.read_bytes()))
+        return ContainerIdentity(**json.loads(file.read_bytes()))
     except (ValueError, TypeError):
         return None  # the server was killed while it wrote

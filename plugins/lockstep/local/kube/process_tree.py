@@ -1,6 +1,7 @@
 """A container's processes on the machine: who belongs to it, how much memory they hold, and how they all end.
 
-A container is a session: its first process leads it. Whoever left the session is still found while its parent lives.
+A container is a session: its first process leads it. Whoever left the session is known by a variable that each process
+inherits, whose value no other container has.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,56 +18,62 @@ import psutil
 
 _SAME_START_S = 2.0
 _ROUNDS = 5
+_GONE = (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError, PermissionError)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ProcessIdentity:
-    """A process that cannot be mistaken for a later one of the same number. `started_at` is epoch seconds."""
+class ContainerIdentity:
+    """The first process, not to be mistaken for a later one of its number, and the variable that all inherit.
+
+    `started_at` is epoch seconds; `marker` is `NAME=value`.
+    """
 
     pid: int
     started_at: float
+    marker: str
 
 
-def identity_of(pid: int) -> ProcessIdentity:
-    """Return the identity of a process that was started just now; it may have ended meanwhile."""
+def container_identity(pid: int, marker: str) -> ContainerIdentity:
+    """Return the identity of a container whose first process was started just now; it may have ended meanwhile."""
     try:
-        return ProcessIdentity(pid=pid, started_at=psutil.Process(pid).create_time())
+        started_at = psutil.Process(pid).create_time()
     except psutil.NoSuchProcess:
-        return ProcessIdentity(pid=pid, started_at=time.time())
+        started_at = time.time()
+    return ContainerIdentity(pid=pid, started_at=started_at, marker=marker)
 
 
-def processes_of(leader: ProcessIdentity) -> list[psutil.Process]:
-    """Return the container's processes that live: the leader's session, and the leader's descendants."""
+def family(container: ContainerIdentity) -> list[psutil.Process]:
+    """Return the first process, its session and its descendants, as far as they live. Cheap enough to ask often."""
     found: dict[int, psutil.Process] = {}
     with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(leader.pid)
-        if abs(process.create_time() - leader.started_at) > _SAME_START_S:
-            return []  # the number was given to another process, so our session is empty
-        found = {each.pid: each for each in (process, *process.children(recursive=True))}
+        first = psutil.Process(container.pid)
+        if abs(first.create_time() - container.started_at) > _SAME_START_S:
+            return []  # the number was given to another process, so the session is empty
+        found = {each.pid: each for each in (first, *first.children(recursive=True))}
     for pid in psutil.pids():
-        with contextlib.suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
-            if pid not in found and os.getsid(pid) == leader.pid:
+        with contextlib.suppress(*_GONE):
+            if pid not in found and os.getsid(pid) == container.pid:
                 found[pid] = psutil.Process(pid)
     return [each for each in found.values() if _lives(each)]
 
 
-def end_processes(leader: ProcessIdentity) -> int:
+def end_processes(container: ContainerIdentity) -> int:
     """Kill what is left of a container and return how many processes that were; repeats while they fork."""
-    ended = 0
+    ended: set[psutil.Process] = set()
     for _ in range(_ROUNDS):
-        if not (left := processes_of(leader)):
+        if not (left := {*family(container), *_marked(container)}):
             break
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-                ended += 1
         psutil.wait_procs(left, timeout=1.0)
-    return ended
+        ended |= left
+    return len(ended)
 
 
-def memory_bytes(leader: ProcessIdentity) -> int:
+def memory_bytes(container: ContainerIdentity) -> int:
     """Return what the container's processes hold and the kernel could not take back by dropping files."""
-    return sum(_own_memory_bytes(each) for each in processes_of(leader))
+    return sum(_own_memory_bytes(each) for each in family(container))
 
 
 def catches(pid: int, number: signal.Signals) -> bool:
@@ -81,10 +89,19 @@ def catches(pid: int, number: signal.Signals) -> bool:
     return bool(caught >> (number - 1) & 1)
 
 
+def _marked(container: ContainerIdentity) -> Iterator[psutil.Process]:
+    name, _, value = container.marker.partition("=")
+    for process in psutil.process_iter():
+        with contextlib.suppress(*_GONE):
+            is_younger = process.create_time() > container.started_at - _SAME_START_S
+            if is_younger and _lives(process) and process.environ().get(name) == value:
+                yield process
+
+
 def _own_memory_bytes(process: psutil.Process) -> int:
     try:
         memory = process.memory_info()
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
+    except _GONE:
         return 0
     return int(memory.rss - getattr(memory, "shared", 0))
 
