@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.local.kube.running_server import start_server
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +42,14 @@ assert not bag.import_errors, bag.import_errors
 runs = [left_by(dag.test(run_conf=conf)) for conf in json.loads(sys.argv[2])]
 print("\\n" + json.dumps(runs))
 """
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Leads to a running one-machine cluster."""
+    server = start_server(tmp_path_factory.mktemp("kube"))
+    yield server.kubeconfig
+    server.end()
 
 
 @pytest.fixture(scope="session")

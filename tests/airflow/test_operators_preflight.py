@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from lockstep.kubernetes_access import NEEDED
 from lockstep.operators.preflight import PreflightOperator
+from tests.airflow.kubernetes_connection import connect
 from tests.airflow.task_context import task_context
-from tests.local.kube.running_server import start_server
 
-
-@pytest.fixture(scope="session")
-def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    server = start_server(tmp_path_factory.mktemp("kube"))
-    yield server.kubeconfig
-    server.end()
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -34,11 +31,6 @@ def installation(
     monkeypatch.setenv("AIRFLOW__LOCKSTEP__MLFLOW_TRACKING_URI", mlflow_server)
     connect(monkeypatch, kubeconfig)
     return monkeypatch
-
-
-def connect(monkeypatch: pytest.MonkeyPatch, kubeconfig: Path) -> None:
-    connection = {"conn_type": "kubernetes", "extra": {"kube_config_path": str(kubeconfig)}}
-    monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", json.dumps(connection))
 
 
 def preflight(conf: dict[str, Any] | None = None, **arguments: Any) -> list[str]:
@@ -118,8 +110,6 @@ def down(kubeconfig: Path, folder: Path) -> Path:
 
 
 def _leading_to(server: str, kubeconfig: Path, folder: Path) -> Path:
-    import yaml
-
     document = yaml.safe_load(kubeconfig.read_text())
     document["clusters"][0]["cluster"] = {"server": server}
     (folder / "kubeconfig").write_text(yaml.safe_dump(document))
@@ -159,6 +149,13 @@ def guarded_cluster(*denied: tuple[str, str]) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_the_rights_asked_for_are_those_of_the_role() -> None:
+    """Nothing is asked that an installation by docker/kubernetes/ lacks, and nothing is granted that is not asked."""
+    role = next(yaml.safe_load_all((ROOT / "docker/kubernetes/gang-role.yaml").read_text()))
+    granted = {f"{verb} {name}" for rule in role["rules"] for name in rule["resources"] for verb in rule["verbs"]}
+    assert {str(right) for right in NEEDED} == granted
 
 
 def test_missing_rights_are_named(installation: pytest.MonkeyPatch, kubeconfig: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from lockstep.model_registry import ModelRegistry, Registration
 from lockstep.operators.validate import ValidateCheckpointOperator
+from tests.airflow.kubernetes_connection import connect
 from tests.airflow.task_context import task_context
 from tests.airflow.trained_run import RESULT, SPEC, put, put_run
+from tests.local.kube.running_server import IMAGE
 
 
 @pytest.fixture
@@ -125,3 +128,26 @@ def test_a_model_changed_while_it_was_loaded_is_refused(run_directory: str) -> N
     put(f"{run_directory}/model/saved_model.pb", b"trunc")
     with pytest.raises(AirflowException, match="has 5 bytes"):
         operator.resume(task_context(task_id="validate"), {"uids": ["1"]})
+
+
+@pytest.fixture
+def cluster(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster on this machine that the deployment uses."""
+    connect(monkeypatch, kubeconfig)
+    monkeypatch.setenv("AIRFLOW__LOCKSTEP__IMAGE", IMAGE)
+    monkeypatch.setenv("AIRFLOW__LOCKSTEP__RENDEZVOUS", "loopback")
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_model_that_a_pod_has_loaded_passes(run_directory: str) -> None:
+    """The command runs in a pod and is told the run directory last."""
+    loads = ("python", "-c", f"import sys; sys.exit(sys.argv[1:] != ['{run_directory}'])")
+    assert validate(verify_command=loads, deferrable=False)["step"] == 420
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_model_that_a_pod_cannot_load_is_refused(run_directory: str) -> None:
+    """However well its bytes agree with the manifest; and the pod's own words say why."""
+    fails = ("python", "-c", "import sys; print('no signature', file=sys.stderr); sys.exit(65)")
+    with pytest.raises(AirflowFailException, match="no signature"):
+        validate(verify_command=fails, deferrable=False)
