@@ -43,7 +43,7 @@ def _dags_in(file: Path) -> Mapping[str, DAG]:
 def _chosen(dags: Mapping[str, DAG], file: Path, dag_id: str | None) -> DAG:
     if dag_id is None and len(dags) == 1:
         return next(iter(dags.values()))
-    if dag_id in dags:
+    if dag_id is not None and dag_id in dags:
         return dags[dag_id]
     found = ", ".join(sorted(dags)) or "none (a DAG is found if it is a global of the module, or used with `with`)"
     wanted = f"no DAG {dag_id!r}" if dag_id else "not exactly one DAG: name the one that is meant"

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,21 +42,25 @@ def run_to_the_end(
     params: Mapping[str, Any] | None = None,
     logical_date: datetime | None = None,
     retries: int | None = None,
+    mark_success_pattern: str | None = None,
 ) -> FinishedRun:
     """Run every task of the DAG here, one after the other, and return once none is left to run.
 
     Deferrable tasks wait here too, so nothing but the database is needed of Airflow. `params` is the run's
     configuration, as in the Trigger form. A run of the same `logical_date` is run again, under the same run id.
-    `retries` stands in for what each task of the DAG says, and is left so.
+    `retries` stands in for what each task of the DAG says, and is left so. Tasks whose id the regular expression
+    `mark_success_pattern` matches are taken as done.
 
     Raises:
         airflow.sdk.exceptions.ParamValidationError: Airflow refuses the params.
     """
-    dated = {} if logical_date is None else {"logical_date": logical_date, "run_after": logical_date}
+    date = logical_date or datetime.now(UTC)
     for task in dag.tasks if retries is not None else ():
         task.retries = retries
     with _only_file(Path(dag.fileloc)), _failures() as errors:
-        run = dag.test(run_conf=dict(params or {}), **dated)
+        run = dag.test(
+            run_conf=dict(params or {}), logical_date=date, run_after=date, mark_success_pattern=mark_success_pattern
+        )
         return _left_by(run, errors)
 
 

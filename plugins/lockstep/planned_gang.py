@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lockstep.pod_plan import GangPlan
 
+XCOM = "return_value"
 OWNER_UID = "00000000-0000-0000-0000-000000000000"
 """Stands where Kubernetes would put the Service's uid."""
 
@@ -68,15 +69,13 @@ def _refuse_unknown(params: Mapping[str, Any], dag: DAG) -> None:
         raise InvalidSpec("; ".join(unknown))
 
 
-def _task_instance(
-    dag: DAG, task_id: str, run: Mapping[str, Any], returned: Mapping[str, Any]
-) -> RuntimeTaskInstance:
+def _task_instance(dag: DAG, task_id: str, run: Mapping[str, Any], returned: Mapping[str, Any]) -> RuntimeTaskInstance:
     """A first try of the task, as the task runner would have it; it pulls XComs from `returned`."""
     from airflow.sdk.api.datamodels._generated import TIRunContext
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     class PlannedTaskInstance(RuntimeTaskInstance):
-        def xcom_pull(self, task_ids: Any = None, dag_id: Any = None, key: str = "return_value", **_: Any) -> Any:
+        def xcom_pull(self, task_ids: Any = None, dag_id: Any = None, key: str = XCOM, *_: Any, **__: Any) -> Any:
             return _pulled(returned, task_ids, key)
 
     return PlannedTaskInstance.model_construct(
@@ -98,7 +97,7 @@ def _task_instance(
 def _pulled(returned: Mapping[str, Any], task_ids: Any, key: str) -> Any:
     if not isinstance(task_ids, str):
         return [_pulled(returned, task_id, key) for task_id in task_ids]
-    if task_ids not in returned or key != "return_value":
+    if task_ids not in returned or key != XCOM:
         raise LookupError(f"a template asks for {key!r} of task {task_ids!r}: give it as returned={{{task_ids!r}: …}}")
     return returned[task_ids]
 

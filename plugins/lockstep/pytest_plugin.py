@@ -1,7 +1,7 @@
 """A pytest plugin for repositories whose DAGs train with Lockstep: `-p lockstep.pytest_plugin`.
 
-It gives fixtures that load a DAG, plan its gangs, and run it whole on the one-machine stack (docs/testing-your-dags.md).
-What they do is in the files that they call; here they only get what they need, and lose it again.
+It gives fixtures that load a DAG, plan its gangs, and run it whole on the one-machine stack; docs/testing-your-dags.md
+shows their use. What they do is in the files that they call; here they only get what they need, and lose it again.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class RunDag(Protocol):
         params: Mapping[str, Any] | None = None,
         logical_date: datetime | None = None,
         retries: int | None = None,
+        mark_success_pattern: str | None = None,
     ) -> FinishedRun: ...
 
 
@@ -99,16 +100,18 @@ def gang_plan(lockstep_deployment: Mapping[str, str], monkeypatch: pytest.Monkey
 
 
 @pytest.fixture(scope="session")
-def lockstep_stack() -> Iterator[Stack]:
-    """The one-machine stack without Airflow's own processes: cluster, storage and registry, ended after the session.
+def lockstep_stack(pytestconfig: pytest.Config) -> Iterator[Stack]:
+    """The one-machine stack without Airflow's own processes: cluster, storage and registry.
 
-    It ends with pytest, however pytest ends.
+    Its pods import what the tests can: from pytest's root folder and its `pythonpath`. It ends with pytest, however
+    pytest ends.
     """
     _require_our_airflow_home()
     from lockstep.local.stack import Stack
     from lockstep.stack_guard import guarded
 
-    stack = Stack(_LAYOUT.state, with_airflow=False, report=print)
+    imports = [pytestconfig.rootpath, *pytestconfig.getini("pythonpath")]
+    stack = Stack(_LAYOUT.state, with_airflow=False, imports=imports, report=print)
     with guarded(stack):
         stack.up()
         yield stack
@@ -120,18 +123,9 @@ def run_dag(lockstep_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> RunDag:
     for name, value in lockstep_stack.environment().items():
         monkeypatch.setenv(name, value)
 
-    def run(
-        dag: DAG,
-        *,
-        params: Mapping[str, Any] | None = None,
-        logical_date: datetime | None = None,
-        retries: int | None = None,
-    ) -> FinishedRun:
-        from lockstep.finished_run import run_to_the_end
+    from lockstep.finished_run import run_to_the_end
 
-        return run_to_the_end(dag, params=params, logical_date=logical_date, retries=retries)
-
-    return run
+    return run_to_the_end
 
 
 def _default_settings(settings: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,6 +140,6 @@ def _require_our_airflow_home() -> None:
 
     if Path(AIRFLOW_HOME) != _LAYOUT.airflow_home:
         raise pytest.UsageError(
-            f"Airflow was imported before lockstep.pytest_plugin, and lives in {AIRFLOW_HOME}: load the plugin earlier, "
-            "by -p lockstep.pytest_plugin among pytest's addopts"
+            f"Airflow was imported before lockstep.pytest_plugin, and lives in {AIRFLOW_HOME}: load the plugin "
+            "earlier, by -p lockstep.pytest_plugin among pytest's addopts"
         )

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lockstep.errors import InvalidSpec
 from lockstep.pytest_plugin import LoadDag, PlanGang
 
@@ -30,7 +28,8 @@ def test_it_loads_without_a_warning(lockstep_dag: LoadDag) -> None:
 
 def test_its_tasks_follow_each_other(dag: Any) -> None:
     assert [task.task_id for task in dag.topological_sort()] == TASKS
-    assert all(task.downstream_task_ids == {after} for task, after in zip(dag.topological_sort(), TASKS[1:]))
+    followed_by = [dag.get_task(before).downstream_task_ids for before in TASKS[:-1]]
+    assert followed_by == [{after} for after in TASKS[1:]]
 
 
 def test_it_runs_daily_one_run_at_a_time_and_makes_up_for_nothing(dag: Any) -> None:

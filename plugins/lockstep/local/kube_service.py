@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from lockstep.local.layout import StackLayout
 from lockstep.local.ports import LOOPBACK
@@ -30,15 +32,16 @@ def kube_service(layout: StackLayout, ports: Mapping[str, int]) -> Service:
     )
 
 
-def write_images(layout: StackLayout, ports: Mapping[str, int]) -> None:
-    """Tell the node which Python environment stands for the trainer image."""
-    layout.images_file.write_text(json.dumps({"images": images(layout, ports)}, indent=2, sort_keys=True))
+def write_images(layout: StackLayout, ports: Mapping[str, int], imports: Sequence[Path]) -> None:
+    """Tell the node which Python environment stands for the trainer image, and from where else it imports."""
+    layout.images_file.write_text(json.dumps({"images": images(layout, ports, imports)}, indent=2, sort_keys=True))
 
 
-def images(layout: StackLayout, ports: Mapping[str, int]) -> dict[str, dict[str, object]]:
+def images(layout: StackLayout, ports: Mapping[str, int], imports: Sequence[Path]) -> dict[str, dict[str, object]]:
+    python_path = os.pathsep.join(map(str, (*imports, layout.root)))
     trainer: dict[str, object] = {
         "path": [str(layout.programs)],
         "working_directory": str(layout.root),
-        "env": tensorflow_environment(layout, ports) | {"PYTHONPATH": str(layout.root), MARKER: str(layout.state)},
+        "env": tensorflow_environment(layout, ports) | {"PYTHONPATH": python_path, MARKER: str(layout.state)},
     }
     return {TRAINER_IMAGE: trainer}

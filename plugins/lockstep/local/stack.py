@@ -5,7 +5,7 @@ What the services are is said in the `*_service.py` files; how a process is star
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +37,8 @@ class Stack:
     """The services of one state folder.
 
     `with_airflow=False` leaves out Airflow's four processes: enough for `dag.test()`, which needs storage, cluster,
-    registry and a prepared database only. `report` gets a line for each thing that happens.
+    registry and a prepared database only. `imports` are folders of a user's own modules, which pods import beside the
+    trainer. `report` gets a line for each thing that happens.
     """
 
     def __init__(
@@ -47,10 +48,12 @@ class Stack:
         *,
         dags_folder: Path | None = None,
         with_airflow: bool = True,
+        imports: Sequence[Path] = (),
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.layout = StackLayout.of(state, root, dags_folder)
         self._with_airflow = with_airflow
+        self._imports = imports
         self._report = report
 
     def up(self) -> None:
@@ -136,7 +139,7 @@ class Stack:
     def _start(self, names: Collection[str], state: StackState) -> StackState:
         self._report(f"  starting {', '.join(sorted(names))}")
         state = self._clear_the_way(names, state)
-        write_images(self.layout, state.ports)
+        write_images(self.layout, state.ports, self._imports)
         backing = self._backing(state.ports)
         state = self._launch(backing, names, state)
         emulator = [service for service in backing if service.name == EMULATOR]
