@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 export PYTHONPATH := plugins:.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down status test lint format lock clean
+.PHONY: help setup demo up down status test lint format lock clean cluster-up cluster-down test-cluster
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,6 +38,15 @@ status: setup  ## what of the stack runs, and where
 
 test: setup  ## all tests that need no cluster (for those: make test-cluster)
 	@$(PY) -m pytest $(ARGS)
+
+cluster-up: setup  ## a real Kubernetes node on this Debian machine, as root (or KUBECONFIG's cluster)
+	@$(PY) -m tests.cluster up
+
+test-cluster: setup  ## the suites that need real Kubernetes, on that node and with the images of docker/
+	@$(PY) -m tests.cluster test $(ARGS)
+
+cluster-down: setup  ## end that node and leave the machine as it was
+	@$(PY) -m tests.cluster down
 
 lint: setup  ## style, types and the layers of the architecture
 	@$(VENV)/bin/ruff check .
