@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
+
 from lockstep.links import ModelVersionLink, RunDirectoryLink
 
 
