@@ -37,7 +37,6 @@ def run(environ: MutableMapping[str, str]) -> int:
         context = RunContext.from_env(environ)
         workers = context.workers
         _prepare_tensorflow(environ, context)
-        Watchdog(pulse, _patience_s(context), log).start()
         _train(context, pulse, stop, log)
     except (Exception, KeyboardInterrupt) as error:
         return report_failure(error, workers, pulse, log)
@@ -52,15 +51,11 @@ def _prepare_tensorflow(environ: MutableMapping[str, str], context: RunContext) 
         environ["no_grpc_proxy"] = proxy_exceptions(environ, context.addresses)
 
 
-def _patience_s(context: RunContext) -> float:
-    """Waiting for the others is bounded by its own timeout and is no stall."""
-    return max(context.stall_timeout_s, context.rendezvous_timeout_s * 1.5)
-
-
 def _train(context: RunContext, pulse: Pulse, stop: StopRequest, log: str) -> None:
     with lean_import():
         from trainer.worker import run_worker, start_strategy
 
+    Watchdog(pulse, context.stall_timeout_s, log).start()
     run_worker(context, pulse, stop, lambda: _protected(lambda: start_strategy(context), context, log))
 
 

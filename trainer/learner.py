@@ -6,8 +6,9 @@ held-out sample exactly once, with the chief's state: what is measured is what g
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +116,8 @@ class Learner:
                 objective += tf.add_n(self.model.losses) / self._plan.replicas
         variables = self.model.trainable_variables
         self.optimizer.apply_gradients(zip(tape.gradient(objective, variables), variables, strict=True))
-        return _summed(values)
+        with tf.control_dependencies([tf.identity(_smallest(variables).value)]):  # the step is done once it is applied
+            return tf.identity(_summed(values))
 
     def _evaluation(self, batches: tf.data.Dataset) -> Any:
         sums = tf.zeros([len(self.names) + 1], tf.float64)
@@ -130,6 +132,10 @@ class Learner:
         for variable in self.model.non_trainable_weights:
             if keras.backend.is_float_dtype(variable.dtype):
                 variable.assign(self._gang.from_chief(variable.value))
+
+
+def _smallest(variables: Sequence[Any]) -> Any:
+    return min(variables, key=lambda variable: math.prod(variable.shape))
 
 
 def _summed(values: Mapping[str, Any]) -> Any:

@@ -49,5 +49,8 @@ class Pulse:
         return phase, step
 
     def still_for_s(self) -> float:
+        """Seconds since it last moved. Waiting at the rendezvous has a limit of its own, and is no standstill."""
+        if self.phase == "rendezvous":
+            self.beat()
         self.look()
         return time.monotonic() - self._moved_at_s

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from trainer import storage
 from trainer.publication import is_whole
 from trainer.run_context import RunContext
@@ -15,8 +17,14 @@ from trainer.training_state import TrainingState
 
 
 def is_complete(files: RunFiles) -> bool:
-    """Whether everything a result promises is there, by manifests and sizes: then there is nothing left to do."""
-    result = storage.read_json(files.result)
+    """Whether everything a result promises is there, by manifests and sizes: then there is nothing left to do.
+
+    A directory that may not be read is not complete; the preflight explains it.
+    """
+    try:
+        result = storage.read_json(files.result)
+    except (tf.errors.PermissionDeniedError, tf.errors.UnauthenticatedError, tf.errors.FailedPreconditionError):
+        return False
     if not isinstance(result, dict):
         return False
     return all(is_whole(storage.join(files.root, result[key])) for key in ("model", "checkpoint"))

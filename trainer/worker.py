@@ -55,11 +55,11 @@ def run_worker(context: RunContext, pulse: Pulse, stop: StopRequest, start_strat
     if is_complete(files):
         print(f"{files.root} is complete already: nothing to do", flush=True)
         return
-    with pulse.during("input"):
-        material = gather(context)
     if context.is_chief:
         check_writable(files.root, context.credentials_file)
         storage.remove(files.result)
+    with pulse.during("input"):
+        material = gather(context)
     with pulse.during("rendezvous"):
         rendezvous_s = _meet(context)
         gang = Gang(start_strategy(), context.is_chief)
