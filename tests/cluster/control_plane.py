@@ -85,6 +85,7 @@ class ControlPlane:
                 "--kubelet-preferred-address-types=InternalIP",
                 "--authorization-mode=Node,RBAC",
                 "--enable-admission-plugins=NodeRestriction",
+                "--allow-privileged",  # as everywhere; who may is decided by pod security, namespace by namespace
                 "--service-cluster-ip-range=10.96.0.0/16",
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-key-file={tokens.key}",

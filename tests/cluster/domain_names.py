@@ -8,7 +8,7 @@ from tests.cluster.http_probe import answers
 from tests.cluster.kubelet import CLUSTER_DOMAIN
 
 _COREFILE = """\
-.:53 {{
+{domain}:53 in-addr.arpa:53 {{
     bind {address}
     errors
     ready 127.0.0.1:{ready}
@@ -16,6 +16,9 @@ _COREFILE = """\
         kubeconfig {kubeconfig}
         ttl 5
     }}
+}}
+.:53 {{
+    bind {address}
     template ANY ANY {{
         rcode NXDOMAIN
     }}
