@@ -95,11 +95,14 @@ def _task_instance(dag: DAG, task_id: str, run: Mapping[str, Any], returned: Map
 
 
 def _pulled(returned: Mapping[str, Any], task_ids: Any, key: str) -> Any:
+    """The XCom; a key of its own is one that the task's returned mapping has, as with `multiple_outputs`."""
     if not isinstance(task_ids, str):
         return [_pulled(returned, task_id, key) for task_id in task_ids]
-    if task_ids not in returned or key != XCOM:
-        raise LookupError(f"a template asks for {key!r} of task {task_ids!r}: give it as returned={{{task_ids!r}: …}}")
-    return returned[task_ids]
+    try:
+        return returned[task_ids] if key == XCOM else returned[task_ids][key]
+    except KeyError:
+        asked = f"{key!r} of task {task_ids!r}"
+        raise LookupError(f"a template asks for {asked}: give it as returned={{{task_ids!r}: …}}") from None
 
 
 def _dag_run(dag: DAG, params: Mapping[str, Any], date: datetime) -> dict[str, Any]:
