@@ -19,7 +19,7 @@ import tensorflow as tf
 from tests.trainer.ports import free_addresses
 from tests.trainer.worker_process import run_worker_process
 
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 _LOOK_EVERY_S = 0.02
 
 
@@ -96,7 +96,7 @@ class Gangs:
         return self._directories.mktemp("run")
 
     def start(
-        self, run: Path, workers: int = 2, *, attempt: int = 1, env: dict[str, str] | None = None, **asked: Any
+        self, run: Path | str, workers: int = 2, *, attempt: int = 1, env: dict[str, str] | None = None, **asked: Any
     ) -> Gang:
         """Start a gang that trains on the digits in `run`. `asked` goes into the training request, `env` beside it."""
         directory, addresses = self._directories.mktemp("gang"), free_addresses(workers)
