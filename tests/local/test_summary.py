@@ -71,6 +71,20 @@ def test_summary_says_all_that_the_run_has_to_show():
     )
 
 
+def test_a_resumed_training_says_where_it_went_on():
+    summary = RunSummary(
+        training=TRAINING | {"resumed_from_step": 100},
+        validation={"digest": "sha256:", "files": 5, "size_bytes": 1, "checkpoint": "c"},
+        registration={"name": "digits", "version": "2", "alias": "champion"},
+        tasks=[],
+        seconds=1.0,
+        peak_memory_bytes=1,
+        run_url="",
+        model_url="",
+    )
+    assert "  resumed            from the backup of step 100" in summary.lines()
+
+
 def test_progress_says_what_is_known():
     full = {"step": 40, "steps": 110, "epoch": 2, "epochs": 5, "loss": 0.51234, "steps_per_s": 12.3, "eta_s": 5.6}
     assert progress_line(full) == "step 40/110, epoch 2/5, loss 0.5123, 12 steps/s, ready in 6 s"

@@ -54,9 +54,11 @@ def test_parameters_reach_the_run_and_it_takes_the_place_of_today_s(stack):
 
 
 def test_a_failed_run_is_reported_by_the_first_failed_task_s_error_in_one_line(stack):
+    said: list[str] = []
     with pytest.raises(RunFailed) as failure:
-        told(stack, "story_broken", broken=True)
+        train(stack, {"broken": True}, said.append, "story_broken")
     assert str(failure.value) == "task train failed: ValueError: worker 1 on node-b: exit code 1"
+    assert any("train           failed: ValueError: worker 1" in line for line in said)
     assert is_paused(stack, "story_broken")
 
 

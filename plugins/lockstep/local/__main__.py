@@ -44,6 +44,12 @@ def train(stack: Stack, params: Mapping[str, Any]) -> int:
     except (train.RunFailed, run_start.NotStarted, airflow_api.AirflowRefused) as failure:
         print(f"lockstep.local: {failure}", file=sys.stderr)
         return 1
+    except airflow_api.AirflowSilent as failure:
+        print(f"lockstep.local: {failure}\nIts log: {stack.layout.log('api-server')}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        say("no longer following; the run goes on, and the stack stays up")
+        return 130
     say("the stack stays up; `make down` ends it and leaves no process behind")
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,12 +11,18 @@ from urllib.parse import quote
 
 import httpx
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 60.0
+_PATIENCE_S = 180.0
+_ASK_AGAIN_AFTER_S = 1.0
 FINISHED = frozenset({"success", "failed"})
 
 
 class AirflowRefused(Exception):
     """Airflow did not accept a request; the message is its own reason."""
+
+
+class AirflowSilent(Exception):
+    """Airflow's API server has not answered for a long time, or not at all to what must not be asked twice."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,10 +66,15 @@ class TaskState:
 
 
 class AirflowApi:
-    """Airflow's API server at `url`, which lets everybody in as admin. Close it, or use it as a context."""
+    """Airflow's API server at `url`, which lets everybody in as admin. Close it, or use it as a context.
 
-    def __init__(self, url: str) -> None:
+    Every method may raise `AirflowRefused`, and `AirflowSilent` after `patience_s` without an answer: a busy machine is
+    no reason to lose sight of a run.
+    """
+
+    def __init__(self, url: str, *, patience_s: float = _PATIENCE_S) -> None:
         self._client = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False)
+        self._patience_s = patience_s
         self._client.headers["Authorization"] = f"Bearer {self._token()}"
 
     def __enter__(self) -> Self:
@@ -73,50 +85,65 @@ class AirflowApi:
 
     def dag(self, dag_id: str) -> DagInfo | None:
         """Return the DAG, or None while Airflow has not read it."""
-        answer = self._client.get(f"/api/v2/dags/{quote(dag_id)}")
+        answer = self._ask("GET", f"/api/v2/dags/{quote(dag_id)}")
         return None if answer.status_code == httpx.codes.NOT_FOUND else DagInfo.parse(accepted(answer))
 
     def import_errors(self) -> list[str]:
         """Return why DAG files could not be read: one line each, file and reason."""
-        errors = accepted(self._client.get("/api/v2/importErrors"))["import_errors"]
+        errors = accepted(self._ask("GET", "/api/v2/importErrors"))["import_errors"]
         return [f"{error['filename']}: {error['stack_trace'].strip().splitlines()[-1]}" for error in errors]
 
     def set_paused(self, dag_id: str, paused: bool) -> None:
-        accepted(self._client.patch(f"/api/v2/dags/{quote(dag_id)}", json={"is_paused": paused}))
+        accepted(self._ask("PATCH", f"/api/v2/dags/{quote(dag_id)}", json={"is_paused": paused}))
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any], logical_date: datetime | None) -> str:
         """Start a run and return its id. Raise `AirflowRefused` where Airflow finds the parameters wrong."""
         body = {"conf": dict(conf), "logical_date": logical_date and logical_date.isoformat()}
-        return str(accepted(self._client.post(f"/api/v2/dags/{quote(dag_id)}/dagRuns", json=body))["dag_run_id"])
+        try:
+            answer = self._client.post(f"/api/v2/dags/{quote(dag_id)}/dagRuns", json=body)
+        except httpx.TransportError as error:
+            raise AirflowSilent(f"whether Airflow has started a run of {dag_id} is not known: {error}") from error
+        return str(accepted(answer)["dag_run_id"])
 
     def scheduled_run(self, dag_id: str, logical_date: datetime) -> str | None:
         """Return the run that the scheduler has made for the date, or None."""
         moment_text = logical_date.isoformat()
         query = {"logical_date_gte": moment_text, "logical_date_lte": moment_text, "run_type": "scheduled"}
-        runs = accepted(self._client.get(f"/api/v2/dags/{quote(dag_id)}/dagRuns", params=query))["dag_runs"]
+        runs = accepted(self._ask("GET", f"/api/v2/dags/{quote(dag_id)}/dagRuns", params=query))["dag_runs"]
         return runs[0]["dag_run_id"] if runs else None
 
     def run_state(self, dag_id: str, run_id: str) -> str:
-        return str(accepted(self._client.get(run_path(dag_id, run_id)))["state"])
+        return str(accepted(self._ask("GET", run_path(dag_id, run_id)))["state"])
 
     def tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
-        answer = accepted(self._client.get(f"{run_path(dag_id, run_id)}/taskInstances"))
+        answer = accepted(self._ask("GET", f"{run_path(dag_id, run_id)}/taskInstances"))
         return [TaskState.parse(task) for task in answer["task_instances"]]
 
     def returned(self, dag_id: str, run_id: str, task_id: str) -> Any:
         """Return what the task returned (its XCom), or None if it returned nothing."""
         path = f"{run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}/xcomEntries/return_value"
-        answer = self._client.get(path, params={"deserialize": "true"})
+        answer = self._ask("GET", path, params={"deserialize": "true"})
         return None if answer.status_code == httpx.codes.NOT_FOUND else accepted(answer)["value"]
 
     def error_of(self, dag_id: str, run_id: str, task: TaskState) -> str:
         """Return the error with which the task's last try ended, in one line."""
         path = f"{run_path(dag_id, run_id)}/taskInstances/{quote(task.task_id)}/logs/{task.try_number}"
-        answer = self._client.get(path, params={"full_content": "true"}, headers={"Accept": "application/json"})
+        answer = self._ask("GET", path, params={"full_content": "true"}, headers={"Accept": "application/json"})
         return last_error(accepted(answer)["content"]) or f"its log names no error ({task.state})"
 
+    def _ask(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        """Ask until there is an answer; only what may be asked twice."""
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return self._client.request(method, path, **arguments)
+            except httpx.TransportError as error:
+                if time.monotonic() > deadline:
+                    raise AirflowSilent(f"{method} {path}: no answer for {self._patience_s:.0f} s: {error}") from error
+            time.sleep(_ASK_AGAIN_AFTER_S)
+
     def _token(self) -> str:
-        return str(accepted(self._client.get("/auth/token"))["access_token"])
+        return str(accepted(self._ask("GET", "/auth/token"))["access_token"])
 
 
 def accepted(answer: httpx.Response) -> Any:

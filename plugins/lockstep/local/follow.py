@@ -29,12 +29,16 @@ class RunFollower:
     def __init__(
         self,
         api: AirflowApi,
+        dag_id: str,
+        run_id: str,
         *,
         report: Callable[[str], None],
         progress: Callable[[], Mapping[str, Any] | None],
         memory: Callable[[], int],
     ) -> None:
         self._api = api
+        self._dag_id = dag_id
+        self._run_id = run_id
         self._report = report
         self._progress = progress
         self._memory = memory
@@ -44,11 +48,11 @@ class RunFollower:
         self._seen: dict[str, str | None] = {}
         self._reported: Mapping[str, Any] | None = None
 
-    def follow(self, dag_id: str, run_id: str) -> FollowedRun:
+    def follow(self) -> FollowedRun:
         """Return once the run has succeeded or failed."""
         while True:
-            state = self._api.run_state(dag_id, run_id)
-            tasks = self._api.tasks(dag_id, run_id)
+            state = self._api.run_state(self._dag_id, self._run_id)
+            tasks = self._api.tasks(self._dag_id, self._run_id)
             self._report_changes(tasks)
             self._report_progress(tasks)
             self._measure()
@@ -62,7 +66,12 @@ class RunFollower:
         for task in in_order(tasks):
             if task.state != self._seen.get(task.task_id):
                 self._seen[task.task_id] = task.state
-                self._say(f"{task.task_id:<15} {task.state or 'none'}")
+                self._say(f"{task.task_id:<15} {task.state or 'none'}{self._reason(task)}")
+
+    def _reason(self, task: TaskState) -> str:
+        if task.state not in ("failed", "up_for_retry"):
+            return ""
+        return f": {self._api.error_of(self._dag_id, self._run_id, task)}"
 
     def _report_progress(self, tasks: Sequence[TaskState]) -> None:
         if not any(task.task_id == "train" and task.state in ("running", "deferred") for task in tasks):

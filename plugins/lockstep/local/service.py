@@ -28,7 +28,7 @@ class Service:
     cwd: Path
     ready: Probe
     url: str
-    start_timeout_s: float = 120.0
+    start_timeout_s: float = 300.0
 
     @property
     def fingerprint(self) -> str:

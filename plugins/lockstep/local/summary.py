@@ -39,6 +39,8 @@ class RunSummary:
             f"{training['step']} = {training['epochs']} epochs of {scaling['steps_per_epoch']} steps, "
             f"{scaling['train_samples']} samples",
         )
+        if training.get("resumed_from_step") is not None:
+            yield "resumed", f"from the backup of step {training['resumed_from_step']}"
 
     def _outcome(self) -> Iterator[tuple[str, str]]:
         metrics, found, registered = self.training["metrics"], self.validation, self.registration

@@ -36,7 +36,7 @@ def train(stack: Stack, params: Mapping[str, Any], report: Callable[[str], None]
         plan = plan_start(dag, params, datetime.now(UTC))
         run_id = start_run(api, dag, plan, params)
         report(f"run {run_id} of {dag_id}: {airflow_run_url(stack, dag_id, run_id)}")
-        run = follower(stack, api, dag_id, run_id, report).follow(dag_id, run_id)
+        run = follower(stack, api, dag_id, run_id, report).follow()
         if plan.unpause:
             api.set_paused(dag_id, True)
         if run.state != "success":
@@ -57,7 +57,7 @@ def follower(stack: Stack, api: AirflowApi, dag_id: str, run_id: str, report: Ca
             return None  # Progress is a courtesy: the run's state comes from Airflow.
         return found if isinstance(found, dict) else None
 
-    return RunFollower(api, report=report, progress=progress, memory=stack.memory_bytes)
+    return RunFollower(api, dag_id, run_id, report=report, progress=progress, memory=stack.memory_bytes)
 
 
 def failure(api: AirflowApi, dag_id: str, run_id: str, run: FollowedRun) -> str:

@@ -1,0 +1,82 @@
+"""A run is not lost sight of because the API server is busy, and a run is never started twice."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from lockstep.local.airflow_api import AirflowApi, AirflowRefused, AirflowSilent
+
+
+class Flaky(BaseHTTPRequestHandler):
+    """Breaks the connection as often as told before each answer, and counts what it was asked."""
+
+    breaks = 0
+    asked: list[str]
+
+    def answer(self) -> None:
+        type(self).asked.append(f"{self.command} {self.path}")
+        if self.path != "/auth/token" and type(self).breaks:
+            type(self).breaks -= 1
+            self.close_connection = True
+            return
+        status = 404 if "unknown" in self.path else 400 if "refused" in self.path else 200
+        body = json.dumps(
+            {"access_token": "t", "state": "running", "dag_run_id": "r", "detail": "not like that"}
+        ).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_PATCH = answer
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def api() -> Iterator[AirflowApi]:
+    Flaky.breaks, Flaky.asked = 0, []
+    server = HTTPServer(("127.0.0.1", 0), Flaky)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    with AirflowApi(f"http://127.0.0.1:{server.server_port}", patience_s=5) as api:
+        yield api
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_question_is_asked_again_until_there_is_an_answer(api):
+    Flaky.breaks = 2
+    assert api.run_state("d", "r") == "running"
+
+
+def test_a_run_is_asked_for_once_only(api):
+    """The first request may have started it: asking again might start a second."""
+    Flaky.breaks = 1
+    with pytest.raises(AirflowSilent, match="started a run of d is not known"):
+        api.trigger("d", {}, None)
+    assert Flaky.asked.count("POST /api/v2/dags/d/dagRuns") == 1
+
+
+def test_silence_is_reported_after_a_while(api):
+    Flaky.breaks = 1000
+    api._patience_s = 0.0
+    with pytest.raises(AirflowSilent, match="no answer for 0 s"):
+        api.run_state("d", "r")
+
+
+def test_airflow_s_own_reason_is_passed_on(api):
+    with pytest.raises(AirflowRefused, match="400: not like that"):
+        api.run_state("refused", "r")
+
+
+def test_an_unknown_dag_and_a_task_that_returned_nothing_are_none(api):
+    assert api.dag("unknown") is None
+    assert api.returned("d", "unknown", "t") is None
