@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +15,7 @@ import pytest
 from lockstep.errors import InvalidSpec
 from lockstep.pytest_plugin import LoadDag, PlanGang
 
+ROOT = Path(__file__).parents[2]
 FILE = "dags/train_digits.py"
 TASKS = ["preflight", "prepare_shards", "check_sharding", "train", "validate", "register"]
 
@@ -86,3 +91,67 @@ def test_what_the_form_says_reaches_the_trainer(dag: Any, gang_plan: PlanGang) -
     assert (training.sharding, training.seed) == ("data", 7)
     assert training.train_data == "gs://mine/digits/train-*-of-00004.tfrecord"
     assert training.eval_data == "gs://mine/digits/eval-*.tfrecord"
+
+
+IMPORTED = """
+import json, sys
+import lockstep.deployment
+from lockstep.operators import check_sharding, preflight, register, train, validate
+print(json.dumps(sorted(sys.modules)))
+"""
+HEAVY = ["tensorflow", "keras", "kubernetes", "kubernetes_asyncio", "mlflow", "google.cloud", "numpy", "trainer"]
+
+
+@pytest.mark.parametrize("library", HEAVY)
+def test_naming_lockstep_s_tasks_imports_no_heavy_library(library: str, imported: set[str]) -> None:
+    """DAG files are read all day. (KubernetesPodOperator itself brings both Kubernetes clients; that is its own.)"""
+    assert library not in imported
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    return set(json.loads(said_by(IMPORTED)[-1]))
+
+
+PARSED = """
+import json, os, sys, time
+from airflow.dag_processing.dagbag import DagBag
+
+def seconds(file):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        before = time.process_time()
+        bag = DagBag(file)
+        took = time.process_time() - before
+        assert len(bag.dags) == 1 and not bag.import_errors, bag.import_errors
+        os.write(writing, json.dumps(took).encode())
+        os._exit(0)
+    os.wait()
+    return json.loads(os.read(reading, 100))
+
+print(json.dumps([seconds(file) for file in sys.argv[1:]]))
+"""
+EMPTY = """
+from airflow.sdk import DAG
+from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+with DAG("empty", schedule=None):
+    KubernetesPodOperator(task_id="one", name="one", image="x")
+"""
+
+
+def test_it_is_read_about_as_fast_as_a_dag_of_one_pod(tmp_path: Path) -> None:
+    """In forks of a process that knows Airflow, as the DAG processor reads it; in processor time, so that load tells
+    nothing. 1.1 times as long when this was written."""
+    (tmp_path / "empty.py").write_text(EMPTY)
+    empty, ours = json.loads(said_by(PARSED, str(tmp_path / "empty.py"), FILE)[-1])
+    assert ours < 1.5 * empty
+
+
+def said_by(program: str, *arguments: str) -> list[str]:
+    """The lines that a fresh process prints."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "plugins")}
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return ended.stdout.splitlines()
