@@ -108,7 +108,9 @@ def _classify_exit_code(pod: PodSnapshot, exit_code: int) -> WorkerFailure:
         EXIT_SIGKILL: FailureClass.INFRA,
     }
     message = read_termination_message(pod.message)
-    said = message.text or ("killed (SIGKILL)" if exit_code == EXIT_SIGKILL else "")
+    # Who is killed says nothing of it; Kubernetes then offers the end of the log, which is about something else.
+    killed = exit_code == EXIT_SIGKILL and not message.kind
+    said = "killed (SIGKILL)" if killed else message.text
     return WorkerFailure(
         rank=pod.rank,
         node=pod.node,

@@ -48,6 +48,12 @@ from tests.unit.builders import failed, pod, running, succeeded
             failed(0, exit_code=137), FailureClass.INFRA, "killed (SIGKILL)", id="killed, memory not to blame"
         ),
         pytest.param(
+            failed(0, exit_code=137, message="step 12 of 40\n"),
+            FailureClass.INFRA,
+            "exit code 137: killed (SIGKILL)",
+            id="killed: the end of its log is no reason",
+        ),
+        pytest.param(
             pod(0, waiting_reason="ImagePullBackOff", waiting_message="no such image"),
             FailureClass.CONFIG,
             "its image cannot be pulled: ImagePullBackOff: no such image",
