@@ -148,7 +148,9 @@ def test_what_cannot_work_is_refused_before_a_pod_exists(
     assert refusal in run.errors["preflight"]
 
 
-def test_fewer_files_than_workers_are_refused_before_a_pod_exists(dag: Any, run_dag: RunDag) -> None:
+def test_fewer_files_than_workers_are_refused_before_a_pod_exists(
+    dag: Any, run_dag: RunDag, lockstep_stack: Stack
+) -> None:
     for shard in range(2):
         CloudStorage().create(GsUrl.parse(f"gs://lockstep/few/train-{shard:05d}-of-00002.tfrecord"), b"records")
 
@@ -159,8 +161,12 @@ def test_fewer_files_than_workers_are_refused_before_a_pod_exists(dag: Any, run_
     )
 
     assert run.tasks["check_sharding"] == "failed"
-    assert "2 files" in run.errors["check_sharding"]
-    assert "3 workers" in run.errors["check_sharding"]
+    assert run.errors["check_sharding"] == (
+        "sharding 'file' needs a file for each of 3 workers, but gs://lockstep/few/train-*-of-00002.tfrecord matches 2: "
+        "write at least 3 files, use at most 2 workers, or choose sharding 'data'"
+    )
+    assert run.tasks["train"] == "upstream_failed"
+    assert pods(lockstep_stack) == []
 
 
 def test_an_image_that_does_not_exist_is_named(
