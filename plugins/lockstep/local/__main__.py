@@ -126,6 +126,9 @@ def main() -> int:
     except StackFailed as failure:
         print(f"lockstep.local: {failure}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        say("interrupted; `make down` ends what was started")
+        return 130
 
 
 if __name__ == "__main__":
