@@ -46,6 +46,8 @@ def _is_lost_peer(error: Any, workers: int) -> bool:
 
 
 def _comes_from_input(error: Any) -> bool:
+    if "PyFunc" in error.message:  # Python code of the job's, called while reading
+        return False
     wrong = tf.errors.InvalidArgumentError | tf.errors.NotFoundError | tf.errors.OutOfRangeError
     return isinstance(error, wrong) and any(node in error.message for node in _INPUT_NODES)
 

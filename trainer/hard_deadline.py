@@ -1,7 +1,8 @@
 """Ends this process at a deadline even while C code holds Python's lock, as TensorFlow's start does.
 
 No Python thread, signal handler or timer runs then, so the C library's own timer calls `_exit`; faulthandler, which
-needs no lock either, prints the stacks shortly before.
+needs no lock either, prints the stacks shortly before. Where the C library has no such timer (macOS), faulthandler ends
+the process too, with status 1.
 """
 
 from __future__ import annotations
@@ -44,13 +45,15 @@ class _TimerSpec(ctypes.Structure):
 def hard_deadline(timeout_s: float, exit_code: int) -> Iterator[None]:
     """Unless the block ends within `timeout_s`, print all stacks and end the process with `exit_code`."""
     libc = ctypes.CDLL(None, use_errno=True)
-    timer = _start_timer(libc, timeout_s, exit_code)
-    faulthandler.dump_traceback_later(max(timeout_s - _STACKS_BEFORE_END_S, 0.1))
+    has_timers = hasattr(libc, "timer_create")
+    timer = _start_timer(libc, timeout_s, exit_code) if has_timers else None
+    faulthandler.dump_traceback_later(max(timeout_s - _STACKS_BEFORE_END_S, 0.1), exit=not has_timers)
     try:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
-        libc.timer_delete(timer)
+        if timer is not None:
+            libc.timer_delete(timer)
 
 
 def _start_timer(libc: ctypes.CDLL, timeout_s: float, exit_code: int) -> ctypes.c_void_p:

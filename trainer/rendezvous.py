@@ -74,6 +74,7 @@ class _Rendezvous:
     async def run(self, timeout_s: float) -> None:
         task = asyncio.current_task()
         assert task is not None
+        before = signal.getsignal(signal.SIGTERM)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         try:
             async with asyncio.timeout(timeout_s):
@@ -84,6 +85,7 @@ class _Rendezvous:
             raise Stopped("stopped while waiting for the other workers; there is no state to save yet") from None
         finally:
             asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, before)
 
     async def _meet(self) -> None:
         server = await self._listen()

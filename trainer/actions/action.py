@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from trainer.learner import Learner
@@ -27,8 +28,8 @@ class Moment:
 
     @property
     def epoch(self) -> int:
-        """The running epoch, from 1; the last one when all are done."""
-        return min(self.state.step // self.steps_per_epoch + 1, self.epochs)
+        """The epoch of the latest step, from 1."""
+        return max(math.ceil(self.state.step / self.steps_per_epoch), 1)
 
     @property
     def eta_s(self) -> float | None:

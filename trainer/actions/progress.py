@@ -5,13 +5,17 @@ The file is written on a thread of its own, so that a slow storage costs no step
 
 from __future__ import annotations
 
+import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
+import tensorflow as tf
+
 from trainer import storage
 from trainer.actions.action import Action, Moment
 from trainer.run_files import RunFiles
+from trainer.termination import one_line
 
 EVERY_S: Final = 5.0
 
@@ -47,11 +51,15 @@ class Progress(Action):
         storage.write_json(self._path, self._document(moment))
 
     def _write(self, moment: Moment) -> None:
-        if self._written is not None:
-            if not self._written.done():
-                return
-            self._written.result()
-        self._written = self._writer.submit(storage.write_json, self._path, self._document(moment))
+        if self._written is None or self._written.done():
+            self._written = self._writer.submit(self._try_to_write, self._document(moment))
+
+    def _try_to_write(self, document: dict[str, Any]) -> None:
+        """A beat that gets lost is no reason to end a training."""
+        try:
+            storage.write_json(self._path, document)
+        except (tf.errors.OpError, OSError) as error:
+            print(f"{self._path} could not be written: {one_line(error)}", file=sys.stderr, flush=True)
 
     def _document(self, moment: Moment) -> dict[str, Any]:
         return {
@@ -69,11 +77,8 @@ class Progress(Action):
 
 def describe(moment: Moment) -> str:
     loss = "" if moment.loss is None else f", loss {moment.loss:.4f}"
-    eta = "" if moment.eta_s is None else f", {moment.eta_s:.0f} s left"
-    return (
-        f"step {moment.step}/{moment.steps} (epoch {moment.epoch}/{moment.epochs}){loss}, "
-        f"{moment.steps_per_s:.1f} steps/s{eta}"
-    )
+    pace = "" if moment.eta_s is None else f", {moment.steps_per_s:.1f} steps/s, {moment.eta_s:.0f} s left"
+    return f"step {moment.step}/{moment.steps} (epoch {moment.epoch}/{moment.epochs}){loss}{pace}"
 
 
 def describe_epoch(moment: Moment) -> str:
