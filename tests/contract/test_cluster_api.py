@@ -12,7 +12,7 @@ import kubernetes_asyncio.watch
 import pytest
 import urllib3
 import yaml
-from kubernetes.client import ApiException, AuthorizationV1Api, V1DeleteOptions, V1Eviction, VersionApi
+from kubernetes.client import AuthorizationV1Api, V1DeleteOptions, V1Eviction, VersionApi
 from kubernetes.watch import Watch
 
 from tests.contract.cluster_api import WAIT_S, ClusterApi, condition, container_state, refused, unique
@@ -554,7 +554,6 @@ def test_labels_and_fields_select(cluster_api: ClusterApi) -> None:
     [
         pytest.param({"label_selector": "a in b"}, id="a label selector without brackets"),
         pytest.param({"field_selector": "spec.hostname=x"}, id="a field that is not selectable"),
-        pytest.param({"resource_version": "abc", "watch": True}, id="a version that is no number"),
     ],
 )
 def test_a_query_that_cannot_be_read_is_a_bad_request(cluster_api: ClusterApi, query: Any) -> None:
@@ -614,22 +613,13 @@ def test_a_pod_that_stops_matching_leaves_the_watch(cluster_api: ClusterApi) -> 
     cluster_api.core.delete_namespaced_pod(name, cluster_api.namespace)
 
 
-def test_a_version_too_old_is_expired(cluster_api: ClusterApi) -> None:
-    """Whoever watches from there has to list again; the event says 410 Gone."""
-    with pytest.raises(ApiException) as caught:
-        for _ in Watch().stream(cluster_api.core.list_namespaced_pod, cluster_api.namespace, resource_version="1"):
-            pass
-
-    assert caught.value.status == 410
-
-
 def test_a_quiet_watch_sends_a_bookmark_and_ends_in_time(cluster_api: ClusterApi) -> None:
     version = cluster_api.version()
     query = {
         "watch": "true",
         "resourceVersion": version,
         "allowWatchBookmarks": "true",
-        "timeoutSeconds": 5,
+        "timeoutSeconds": 10,
         "fieldSelector": "metadata.name=nobody",
     }
     path = f"/api/v1/namespaces/{cluster_api.namespace}/pods"

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from kubernetes.client import ApiException
 
 from tests.contract.cluster_api import ClusterApi, api_of, condition, container_state, refused
 from tests.local.kube.running_server import IMAGE, RunningServer
@@ -132,3 +133,11 @@ def test_a_deleted_pod_leaves_no_file_behind(kube_server: RunningServer, kube: C
 
     assert not folder.exists()
     assert not (kube_server.state / "objects" / "pods" / "default" / f"{pod.metadata.name}.json").exists()
+
+
+def test_a_version_too_old_is_expired(kube: ClusterApi) -> None:
+    """Whoever watches from there has to list again: an event with 410 Gone. A real cluster forgets by its load."""
+    with pytest.raises(ApiException) as caught:
+        next(kube.watch("anybody", resource_version="1"))
+
+    assert caught.value.status == 410
