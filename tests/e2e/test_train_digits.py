@@ -162,8 +162,8 @@ def test_fewer_files_than_workers_are_refused_before_a_pod_exists(
 
     assert run.tasks["check_sharding"] == "failed"
     assert run.errors["check_sharding"] == (
-        "sharding 'file' needs a file for each of 3 workers, but gs://lockstep/few/train-*-of-00002.tfrecord matches 2: "
-        "write at least 3 files, use at most 2 workers, or choose sharding 'data'"
+        "sharding 'file' needs a file for each of 3 workers, but gs://lockstep/few/train-*-of-00002.tfrecord "
+        "matches 2: write at least 3 files, use at most 2 workers, or choose sharding 'data'"
     )
     assert run.tasks["train"] == "upstream_failed"
     assert pods(lockstep_stack) == []
