@@ -67,6 +67,11 @@ def image_names(layout: ClusterLayout) -> frozenset[str]:
     return frozenset(_ctr(layout, "images", "list", "--quiet").stdout.split())
 
 
+def blobs(layout: ClusterLayout) -> frozenset[str]:
+    """Digests of all that containerd has stored."""
+    return frozenset(_ctr(layout, "content", "list", "--quiet").stdout.split())
+
+
 def import_image(layout: ClusterLayout, archive: Path) -> None:
     """Bring an OCI archive in, under the name it carries."""
     _checked(layout, "images", "import", str(archive))

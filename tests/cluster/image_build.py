@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.oci_layout import OciLayout
 from tests.cluster.progress import step
 
 PROJECT = Path(__file__).parents[2]
@@ -62,10 +63,13 @@ def build_images(store: ImageStore, logs: Path) -> dict[str, str]:
     return {name: _build(store, short, name, logs) for short, name in IMAGES.items()}
 
 
-def export_image(store: ImageStore, name: str, archive: Path) -> None:
-    """Write an OCI archive, uncompressed: the reader is on this machine."""
-    archive.unlink(missing_ok=True)
-    store.run("push", "--disable-compression", name, f"oci-archive:{archive}:{name}")
+def export_image(store: ImageStore, name: str) -> OciLayout:
+    """The image as a folder, uncompressed: its reader is on this machine. Blobs that are there already stay."""
+    folder = store.folder / "layouts" / name.rpartition("/")[2].partition(":")[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "index.json").unlink(missing_ok=True)  # or the image would be added to those of earlier builds
+    store.run("push", "--disable-compression", name, f"oci:{folder}:{name}")
+    return OciLayout(folder=folder)
 
 
 def _build(store: ImageStore, short: str, name: str, logs: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.cluster.cluster import up
-from tests.cluster.container_runtime import image_names, import_image, name_image
+from tests.cluster.container_runtime import blobs, image_names, import_image, name_image
 from tests.cluster.debian_packages import install_missing_packages
 from tests.cluster.image_build import ImageStore, build_images, export_image
 from tests.cluster.layout import ClusterLayout
@@ -28,7 +28,7 @@ def _provide(layout: ClusterLayout, store: ImageStore, name: str, image_id: str)
         return
     archive = store.folder / "image.tar"
     with step(f"bringing {name} onto the node"):
-        export_image(store, name, archive)
+        export_image(store, name).write_archive(archive, name=name, without=blobs(layout))
         import_image(layout, archive)
         name_image(layout, name, by_build)
         archive.unlink()

@@ -33,6 +33,7 @@ def test_the_demo_dag_registers_a_model(
         installation.add(OBJECTS / "pod-tasks")
         installation.administrator.apply(*lead_pods_to(storage, installation))
         settings = airflow_environment | {
+            "AIRFLOW__CORE__DAGS_FOLDER": str(DAG_FILE.parent),
             f"AIRFLOW_CONN_{CONN_ID.upper()}": installation.connection,
             "AIRFLOW__LOCKSTEP__KUBERNETES_CONN_ID": CONN_ID,
             "AIRFLOW__LOCKSTEP__NAMESPACE": installation.namespace,
