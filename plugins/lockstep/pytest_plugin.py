@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _STATE = tempfile.TemporaryDirectory(prefix="lockstep-pytest-", ignore_cleanup_errors=True)
 _LAYOUT = StackLayout.of(Path(_STATE.name))
+_SECTION = "AIRFLOW__LOCKSTEP__"
 
 if "airflow" not in sys.modules:
     # Airflow makes itself at home where it is first imported; the stack's database will be there.
@@ -76,11 +77,20 @@ def lockstep_deployment() -> Mapping[str, str]:
 
 
 @pytest.fixture
-def lockstep_dag(
-    lockstep_deployment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
-) -> LoadDag:
+def lockstep_settings(
+    request: pytest.FixtureRequest, lockstep_deployment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lockstep_deployment` in force, unless the test runs on the stack, which has settings of its own."""
+    if "run_dag" in request.fixturenames:
+        return
+    for variable, value in _variables(lockstep_deployment).items():
+        if variable not in os.environ:
+            monkeypatch.setenv(variable, value)
+
+
+@pytest.fixture
+def lockstep_dag(lockstep_settings: None, pytestconfig: pytest.Config) -> LoadDag:
     """Load a DAG file as Airflow would, and return its DAG. Fails the test with whatever Airflow would object to."""
-    _default_settings(lockstep_deployment, monkeypatch)
 
     def load(file: str | Path, dag_id: str | None = None) -> DAG:
         from lockstep.dag_check import load_dag
@@ -91,9 +101,8 @@ def lockstep_dag(
 
 
 @pytest.fixture
-def gang_plan(lockstep_deployment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> PlanGang:
+def gang_plan(lockstep_settings: None) -> PlanGang:
     """Render a training task's templates for given params and date, and return its gang as values. Needs no cluster."""
-    _default_settings(lockstep_deployment, monkeypatch)
     from lockstep.planned_gang import plan_task
 
     return plan_task
@@ -120,19 +129,18 @@ def lockstep_stack(pytestconfig: pytest.Config) -> Iterator[Stack]:
 @pytest.fixture
 def run_dag(lockstep_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> RunDag:
     """Run a whole DAG on the stack by `dag.test()` and return what it left. The test's environment is the stack's."""
-    for name, value in lockstep_stack.environment().items():
-        monkeypatch.setenv(name, value)
+    for variable in [name for name in os.environ if name.startswith(_SECTION)]:
+        monkeypatch.delenv(variable)
+    for variable, value in lockstep_stack.environment().items():
+        monkeypatch.setenv(variable, value)
 
     from lockstep.finished_run import run_to_the_end
 
     return run_to_the_end
 
 
-def _default_settings(settings: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for key, value in settings.items():
-        variable = f"AIRFLOW__LOCKSTEP__{key.upper()}"
-        if variable not in os.environ:
-            monkeypatch.setenv(variable, value)
+def _variables(settings: Mapping[str, str]) -> dict[str, str]:
+    return {f"{_SECTION}{key.upper()}": value for key, value in settings.items()}
 
 
 def _require_our_airflow_home() -> None:
