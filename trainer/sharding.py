@@ -44,5 +44,9 @@ def plan_sharding(asked: Sharding, files: int, workers: int) -> ShardingPlan:
     if files >= workers and remainder == 0:
         reason = f"every worker gets {files // workers} of them"
         return ShardingPlan(policy="FILE", files=files, workers=workers, reason=reason)
-    reason = "there are fewer files than workers" if files < workers else f"{remainder} files would be left over"
+    reason = (
+        "there are fewer files than workers"
+        if files < workers
+        else f"{files} files are no multiple of {workers} workers"
+    )
     return ShardingPlan(policy="DATA", files=files, workers=workers, reason=reason)

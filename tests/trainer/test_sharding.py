@@ -14,7 +14,7 @@ from trainer.training_request import Sharding
     [
         pytest.param("auto", 8, 2, "FILE", "every worker gets 4", id="a multiple of the workers: FILE"),
         pytest.param("auto", 1, 1, "FILE", "every worker gets 1", id="one and one: FILE"),
-        pytest.param("auto", 7, 2, "DATA", "1 files would be left over", id="a remainder: DATA"),
+        pytest.param("auto", 7, 2, "DATA", "7 files are no multiple of 2 workers", id="a remainder: DATA"),
         pytest.param("auto", 1, 2, "DATA", "fewer files than workers", id="too few files: DATA"),
         pytest.param("file", 7, 2, "FILE", "1 workers read one file more", id="FILE demanded: the remainder is stated"),
         pytest.param("data", 8, 2, "DATA", "it was asked for", id="DATA demanded: DATA"),
