@@ -10,7 +10,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.cluster.layout import ClusterLayout
+from tests.cluster.layout import NAME_PREFIX, ClusterLayout
 
 
 def make_bridge(layout: ClusterLayout) -> None:
@@ -33,6 +33,11 @@ def remove_bridge(layout: ClusterLayout) -> None:
 
 def bridge_exists(layout: ClusterLayout) -> bool:
     return Path("/sys/class/net", layout.name).exists()
+
+
+def bridges() -> tuple[str, ...]:
+    """The bridges of all clusters on this machine."""
+    return tuple(sorted(path.name for path in Path("/sys/class/net").glob(f"{NAME_PREFIX}*")))
 
 
 def cni_network(layout: ClusterLayout) -> dict[str, object]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.cluster.bridge import bridge_exists, make_bridge, remove_bridge
+from tests.cluster.bridge import bridge_exists, bridges, make_bridge, remove_bridge
 from tests.cluster.certificates import Certificates, write_kubeconfig
 from tests.cluster.component import recorded, running, start, stop
 from tests.cluster.container_runtime import PAUSE_IMAGE, container_runtime, image_names, import_image, remove_containers
@@ -110,7 +110,7 @@ def _make_room(layout: ClusterLayout) -> None:
         group.end_all()  # what still runs has mounts that nothing can join any more
     group.make()
     remember_kernel_settings(layout)
-    make_mount_points(layout)
+    make_mount_points()
     make_bridge(layout)
 
 
@@ -172,7 +172,8 @@ def _take_down(layout: ClusterLayout) -> None:
     group.end_all()
     group.remove()
     remove_bridge(layout)
-    remove_mount_points(layout)
+    if not bridges():
+        remove_mount_points()
     restore_kernel_settings(layout)
     _forget(layout.state)
 

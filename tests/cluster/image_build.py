@@ -60,7 +60,9 @@ def build_images(store: ImageStore, logs: Path) -> dict[str, str]:
     if store.image_id(BASE_IMAGE) is None:
         with step("base image"):
             _build_base(store)
-    return {name: _build(store, short, name, logs) for short, name in IMAGES.items()}
+    built = {name: _build(store, short, name, logs) for short, name in IMAGES.items()}
+    store.run("rmi", "--prune", "--force")  # builds that these replace
+    return built
 
 
 def export_image(store: ImageStore, name: str) -> OciLayout:
@@ -69,7 +71,9 @@ def export_image(store: ImageStore, name: str) -> OciLayout:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "index.json").unlink(missing_ok=True)  # or the image would be added to those of earlier builds
     store.run("push", "--disable-compression", name, f"oci:{folder}:{name}")
-    return OciLayout(folder=folder)
+    layout = OciLayout(folder=folder)
+    layout.prune()
+    return layout
 
 
 def _build(store: ImageStore, short: str, name: str, logs: Path) -> str:

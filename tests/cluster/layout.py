@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+NAME_PREFIX = "lockstep-"
 PORT_NAMES = (
     "etcd",
     "etcd-peer",
@@ -44,7 +45,7 @@ class ClusterLayout:
     @property
     def name(self) -> str:
         """Names bridge, cgroup and CNI network; 15 characters, the most that an interface may have."""
-        return f"lockstep-{hashlib.sha256(str(self.state).encode()).hexdigest()[:6]}"
+        return f"{NAME_PREFIX}{hashlib.sha256(str(self.state).encode()).hexdigest()[:6]}"
 
     @property
     def node_address(self) -> str:

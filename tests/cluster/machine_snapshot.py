@@ -11,8 +11,8 @@ from pathlib import Path
 from tests.cluster.control_group import hierarchies
 from tests.cluster.kernel_settings import CHANGED_BY_KUBELET
 
-FOLDERS = ("/etc", "/opt", "/run", "/tmp", "/var/lib", "/var/log", "/var/run/netns")
-OURS = ("lockstep", "kube", "containerd", "cni", "k8s", "netns")  # others make files in these folders at the same time
+FOLDERS = ("/etc", "/opt", "/run", "/tmp", "/var/lib", "/var/log", "/var/run/netns", "/var/tmp")
+OURS = ("kube", "kueue", "containerd", "cni", "k8s", "lockstep-cluster")  # others make files in these folders too
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,6 +16,9 @@ from tests.cluster.layout import ClusterLayout
 
 NAME = "mount-namespace"
 
+# Which mount points were made: one list for the machine, since clusters share them.
+MADE = Path("/var/tmp/lockstep-cluster-mount-points.json")
+
 # path inside -> folder of the state that stands there
 PRIVATE_FOLDERS = {
     "/etc/kueue": "kueue",
@@ -39,22 +42,21 @@ def mount_namespace(layout: ClusterLayout) -> Component:
     return Component(name=NAME, argv=argv, ready=ready.exists)
 
 
-def make_mount_points(layout: ClusterLayout) -> None:
+def make_mount_points() -> None:
     """A mount needs a folder to be mounted on; remember those that the machine did not have."""
-    made = layout.state / "mount-points.json"
     missing = [path for path in PRIVATE_FOLDERS if not Path(path).exists()]
-    made.write_text(json.dumps(sorted({*_remembered(made), *missing})))
+    MADE.write_text(json.dumps(sorted({*_made(), *missing})))
     for path in missing:
         Path(path).mkdir(parents=True)
 
 
-def remove_mount_points(layout: ClusterLayout) -> None:
-    made = layout.state / "mount-points.json"
-    for path in map(Path, _remembered(made)):
+def remove_mount_points() -> None:
+    """Called by the last cluster of the machine: without its folder, a mount is gone in every namespace."""
+    for path in map(Path, _made()):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
-    made.unlink(missing_ok=True)
+    MADE.unlink(missing_ok=True)
 
 
-def _remembered(made: Path) -> list[str]:
-    return json.loads(made.read_text()) if made.exists() else []
+def _made() -> list[str]:
+    return list(json.loads(MADE.read_text())) if MADE.exists() else []

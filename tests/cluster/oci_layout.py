@@ -33,6 +33,13 @@ class OciLayout:
                 if digest not in without:
                     archive.add(self._blob(digest), arcname=str(self._blob(digest).relative_to(self.folder)))
 
+    def prune(self) -> None:
+        """Remove the blobs of earlier builds."""
+        used = {self._blob(digest) for digest in self._digests(self._manifest())}
+        for blob in (self.folder / "blobs" / "sha256").iterdir():
+            if blob not in used:
+                blob.unlink()
+
     def _manifest(self) -> dict[str, Any]:
         (manifest,) = json.loads((self.folder / "index.json").read_text())["manifests"]
         return dict(manifest)

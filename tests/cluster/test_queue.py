@@ -46,7 +46,11 @@ async def test_a_gang_waits_for_quota_and_starts_when_it_is_free(
 def queued(real_gangs: Gangs, queue: str, group: str) -> GangPlan:
     """A gang that carries Kueue's labels for groups of plain pods."""
     labels = {"kueue.x-k8s.io/queue-name": queue, "kueue.x-k8s.io/pod-group-name": group}
-    annotations = {"kueue.x-k8s.io/pod-group-total-count": "2"}
+    annotations = {
+        "kueue.x-k8s.io/pod-group-total-count": "2",
+        # Or Kueue waits for a replacement of each pod that failed, and keeps its finalizer on the group until then.
+        "kueue.x-k8s.io/retriable-in-group": "false",
+    }
     options: dict[str, Any] = {"labels": labels, "annotations": annotations}
     return real_gangs.plan(resources={"cpu": "400m", "memory": "64Mi"}, pod_options=options)
 
