@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 _STATE = tempfile.TemporaryDirectory(prefix="lockstep-pytest-", ignore_cleanup_errors=True)
 _LAYOUT = StackLayout.of(Path(_STATE.name))
+_DATABASE = f"sqlite:///{_LAYOUT.airflow_home / 'airflow.db'}"
 _SECTION = "AIRFLOW__LOCKSTEP__"
 
 if "airflow" not in sys.modules:
-    # Airflow makes itself at home where it is first imported; the stack's database will be there.
+    # Airflow settles for a home and a database when it is first imported; no test may meet those of an installation.
     os.environ["AIRFLOW_HOME"] = str(_LAYOUT.airflow_home)
+    os.environ["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] = _DATABASE
+    os.environ.pop("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC", None)
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
     os.environ.setdefault("AIRFLOW__CORE__PLUGINS_FOLDER", str(_LAYOUT.plugins))
 
@@ -115,7 +118,7 @@ def lockstep_stack(pytestconfig: pytest.Config) -> Iterator[Stack]:
     Its pods import what the tests can: from pytest's root folder and its `pythonpath`. It ends with pytest, however
     pytest ends.
     """
-    _require_our_airflow_home()
+    require_own_airflow()
     from lockstep.local.stack import Stack
     from lockstep.stack_guard import guarded
 
@@ -143,11 +146,12 @@ def _variables(settings: Mapping[str, str]) -> dict[str, str]:
     return {f"{_SECTION}{key.upper()}": value for key, value in settings.items()}
 
 
-def _require_our_airflow_home() -> None:
-    from airflow.configuration import AIRFLOW_HOME
+def require_own_airflow() -> None:
+    """Raise pytest.UsageError if runs would be recorded in another database than the stack's."""
+    from airflow import settings
 
-    if Path(AIRFLOW_HOME) != _LAYOUT.airflow_home:
+    if settings.SQL_ALCHEMY_CONN != _DATABASE:
         raise pytest.UsageError(
-            f"Airflow was imported before lockstep.pytest_plugin, and lives in {AIRFLOW_HOME}: load the plugin "
-            "earlier, by -p lockstep.pytest_plugin among pytest's addopts"
+            "Airflow was imported before lockstep.pytest_plugin, and uses a database that is not the tests' own: load "
+            "the plugin earlier, by -p lockstep.pytest_plugin among pytest's addopts"
         )

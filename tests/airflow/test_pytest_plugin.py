@@ -166,6 +166,33 @@ def test_nothing_of_airflow_is_left_in_the_home_folder_and_no_database_is_made(n
     assert Path(AIRFLOW_HOME) == home
 
 
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        pytest.param(
+            "import lockstep.pytest_plugin as plugin; plugin.require_own_airflow(); print('its own')",
+            "its own",
+            id="the plugin first: an installation's database is not touched",
+        ),
+        pytest.param(
+            "import airflow.settings; import lockstep.pytest_plugin as plugin; plugin.require_own_airflow()",
+            "UsageError: Airflow was imported before lockstep.pytest_plugin",
+            id="airflow first: no run is recorded there",
+        ),
+    ],
+)
+def test_whole_runs_never_use_the_database_of_an_installation(program: str, said: str, tmp_path: Path) -> None:
+    other = f"sqlite:///{tmp_path}/installation.db"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")} | {
+        "PYTHONPATH": str(ROOT / "plugins"),
+        "AIRFLOW_HOME": str(tmp_path),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": other,
+    }
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert said in ended.stdout + ended.stderr
+    assert not (tmp_path / "installation.db").exists()
+
+
 STARTER = """
 import sys, threading
 from pathlib import Path
