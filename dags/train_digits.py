@@ -6,7 +6,7 @@ validated, and the model is registered. Where all this happens is the deployment
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.sdk import DAG, Asset, Param
@@ -34,7 +34,6 @@ with DAG(
     start_date=datetime(2026, 1, 1),
     catchup=False,
     max_active_runs=1,
-    default_args={"retries": 1, "retry_delay": timedelta(seconds=10)},
     tags=["lockstep", "example"],
     params={
         "workers": Param(
