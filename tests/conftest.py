@@ -1,4 +1,4 @@
-"""Real servers that tests of several folders use (the storage emulator and MLflow), and Lockstep's own pytest plugin."""
+"""Real servers that tests of several folders use, storage emulator and MLflow, and Lockstep's own pytest plugin."""
 
 from __future__ import annotations
 
