@@ -6,10 +6,12 @@ part of any image.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,14 @@ class ImageStore:
     """buildah's storage under `folder`. Its mounts are made in a namespace of the command's own, and end with it."""
 
     folder: Path
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One build at a time, also from several clones."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def run(self, *arguments: str, log: Path | None = None) -> str:
         """What buildah prints. Raises SystemExit with its last words."""
@@ -56,7 +66,6 @@ class ImageStore:
 
 def build_images(store: ImageStore, logs: Path) -> dict[str, str]:
     """Build what is not up to date; returns image name -> image id."""
-    store.folder.mkdir(parents=True, exist_ok=True)
     if store.image_id(BASE_IMAGE) is None:
         with step("base image"):
             _build_base(store)

@@ -16,9 +16,10 @@ def provide_images() -> None:
     layout = up()
     install_missing_packages(layout.state / "apt.log")
     store = ImageStore(folder=cache_folder() / "buildah")
-    for name, image_id in build_images(store, layout.folder("logs")).items():
-        _provide(layout, store, name, image_id)
-        say(f"{name}: {store.size(name)}")
+    with store.locked():
+        for name, image_id in build_images(store, layout.folder("logs")).items():
+            _provide(layout, store, name, image_id)
+            say(f"{name}: {store.size(name)}")
 
 
 def _provide(layout: ClusterLayout, store: ImageStore, name: str, image_id: str) -> None:
