@@ -36,8 +36,9 @@ down: setup  ## end the one-machine stack, whatever state it is in
 status: setup  ## what of the stack runs, and where
 	@$(LOCAL) status
 
-test: setup  ## all tests that need no cluster (for those: make test-cluster)
+test: setup  ## all tests that need no cluster
 	@$(PY) -m pytest $(ARGS)
+	@echo "On real Kubernetes: make test-cluster"
 
 cluster-up: setup  ## a real Kubernetes node on this Debian machine, as root (or KUBECONFIG's cluster)
 	@$(PY) -m tests.cluster up
