@@ -9,6 +9,9 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from lockstep import names
 from lockstep.names import GangId
@@ -45,13 +48,24 @@ def plan_gang(spec: TrainingSpec, gang: GangId, *, attempt: int, loopback_ports:
     """Turn a spec into the pods that will run it; `loopback_ports` (one a worker) serve `rendezvous: loopback` only."""
     addresses = _addresses(spec, gang, attempt, loopback_ports)
     labels = names.gang_labels(gang) | {names.LABEL_ATTEMPT: str(attempt)}
+    annotations = {names.ANNOTATION_RUN: str(gang), names.ANNOTATION_SPEC: spec_digest(spec)}
     return GangPlan(
         gang=gang,
         attempt=attempt,
         spec=spec,
         service=names.service_name(gang),
         labels=labels,
-        workers=tuple(_plan_worker(spec, gang, attempt, labels, addresses, rank) for rank in range(spec.workers)),
+        workers=tuple(
+            WorkerPod(
+                rank=rank,
+                name=names.worker_name(gang, attempt, rank),
+                address=addresses[rank],
+                labels=labels | {names.LABEL_RANK: str(rank)},
+                annotations=annotations,
+                env=spec.env | _contract_env(spec, attempt, rank) | _tf_config_env(addresses, rank),
+            )
+            for rank in range(spec.workers)
+        ),
     )
 
 
@@ -64,7 +78,13 @@ def replan(plan: GangPlan, attempt: int) -> GangPlan:
 
 def spec_digest(spec: TrainingSpec) -> str:
     """What two launches must have in common for the second to take over the pods of the first."""
-    return hashlib.sha256(json.dumps(to_json(spec), sort_keys=True).encode()).hexdigest()
+    content = TypeAdapter(TrainingSpec).dump_python(spec, mode="json", fallback=_plain)
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """`pod_options` hold objects of the Kubernetes client, and of KubernetesPodOperator's provider."""
+    return value.to_dict() if hasattr(value, "to_dict") else vars(value)
 
 
 def _addresses(spec: TrainingSpec, gang: GangId, attempt: int, loopback_ports: Sequence[int]) -> tuple[str, ...]:
@@ -72,19 +92,6 @@ def _addresses(spec: TrainingSpec, gang: GangId, attempt: int, loopback_ports: S
         return tuple(f"127.0.0.1:{port}" for _, port in zip(range(spec.workers), loopback_ports, strict=True))
     hosts = (names.worker_host(gang, attempt, rank, spec.namespace) for rank in range(spec.workers))
     return tuple(f"{host}:{spec.port}" for host in hosts)
-
-
-def _plan_worker(
-    spec: TrainingSpec, gang: GangId, attempt: int, labels: dict[str, str], addresses: tuple[str, ...], rank: int
-) -> WorkerPod:
-    return WorkerPod(
-        rank=rank,
-        name=names.worker_name(gang, attempt, rank),
-        address=addresses[rank],
-        labels=labels | {names.LABEL_RANK: str(rank)},
-        annotations={names.ANNOTATION_RUN: str(gang), names.ANNOTATION_SPEC: spec_digest(spec)},
-        env=spec.env | _contract_env(spec, attempt, rank) | _tf_config_env(addresses, rank),
-    )
 
 
 def _contract_env(spec: TrainingSpec, attempt: int, rank: int) -> dict[str, str]:
