@@ -6,13 +6,15 @@ A subclass says which gang (`spec`; `execute` calls `run_gang`) and what its suc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import BaseOperator
 
 from lockstep.airflow_errors import airflow_error, told_to_airflow
 from lockstep.deployment import deployment, required
+from lockstep.errors import GangLost
 from lockstep.links import RunDirectoryLink
 from lockstep.loopback_ports import free_loopback_ports
 from lockstep.names import GangId
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from lockstep.kubernetes_cluster import KubernetesCluster
     from lockstep.pod_plan import GangPlan
     from lockstep.running_gang import RunningGang
+
+T = TypeVar("T")
 
 
 class GangOperator(BaseOperator):
@@ -87,6 +91,8 @@ class GangOperator(BaseOperator):
         self.pod_options = pod_options
         self.deferrable = deferrable
         self._running_plan: GangPlan | None = None
+        self._work: asyncio.Task[Any] | None = None
+        self._told_to_stop = False
 
     def spec(self, context: Context) -> TrainingSpec:
         """Everything asked of this task. Raises InvalidSpec."""
@@ -110,9 +116,9 @@ class GangOperator(BaseOperator):
         """Launch the gang and see it through; does not return where the task is deferred."""
         self._running_plan = plan
         with told_to_airflow():
-            running = asyncio.run(self._launch(plan, _deadline(self, context)))
+            running = self._run(self._launch(plan, _deadline(self, context)), plan)
             if not self.deferrable:
-                asyncio.run(self._supervise(running))
+                self._run(self._supervise(running), plan)
                 return self.conclude(context)
         from lockstep.triggers.gang import gang_trigger
 
@@ -128,9 +134,35 @@ class GangOperator(BaseOperator):
             return self.conclude(context)
 
     def on_kill(self) -> None:
-        """Called by Airflow when this process is told to stop; while deferred it is the trigger that is told."""
-        if self._running_plan is not None:
-            asyncio.run(self._kill(self._running_plan))
+        """Called by Airflow when this process is told to stop; while deferred it is the trigger that is told.
+
+        On SIGTERM that is in a signal handler, in the midst of whatever runs: a running loop is only asked to end.
+        """
+        self._told_to_stop = True
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            if self._running_plan is not None:
+                asyncio.run(self._kill(self._running_plan))
+        else:
+            loop.call_soon_threadsafe(self._cancel)
+
+    def _run(self, work: Coroutine[Any, Any, T], plan: GangPlan) -> T:
+        """What `work` returns. Raises GangLost, with the gang's deletion asked for, if the task was told to stop."""
+        with suppress(asyncio.CancelledError):
+            outcome = asyncio.run(self._endable(work))
+            if not self._told_to_stop:
+                return outcome
+        asyncio.run(self._kill(plan))
+        raise GangLost(f"{plan.gang}: Airflow told the task to stop, and its pods were ended with it")
+
+    async def _endable(self, work: Coroutine[Any, Any, T]) -> T:
+        self._work = asyncio.current_task()
+        return await work
+
+    def _cancel(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
 
     def _spec(self, context: Context, **asked: Any) -> TrainingSpec:
         """`asked` of the gang, in pods as they were given to this operator."""

@@ -1,0 +1,133 @@
+"""A task that Airflow tells to stop takes its gang along, whatever it is doing at that moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
+from kubernetes.client import CoreV1Api
+from kubernetes.config import new_client_from_config
+from kubernetes.watch import Watch
+
+from lockstep.names import gang_selector
+from lockstep.operators.gang import GangOperator, gang_of
+from lockstep.training_spec import TrainingSpec
+from tests.airflow.kubernetes_connection import connect
+from tests.airflow.task_context import task_context
+from tests.local.kube.running_server import IMAGE
+
+WAIT_S = 60
+CONTEXT = task_context(task_id="gang")
+
+
+class SleepingGang(GangOperator):
+    """Two workers that stay until they are told to go."""
+
+    def spec(self, context: Any) -> TrainingSpec:
+        training = {"job": "a:B", "train_data": "gs://bucket/*", "global_batch_size": 1}
+        return self._spec(
+            context, workers=2, training=training, command=("python", "-c", "import time; time.sleep(600)")
+        )
+
+
+@pytest.fixture
+def core(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CoreV1Api]:
+    connect(monkeypatch, kubeconfig)
+    monkeypatch.setenv("AIRFLOW__LOCKSTEP__IMAGE", IMAGE)
+    monkeypatch.setenv("AIRFLOW__LOCKSTEP__RENDEZVOUS", "loopback")
+    monkeypatch.setenv("AIRFLOW__LOCKSTEP__RUN_ROOT", "gs://bucket/runs")
+    with new_client_from_config(str(kubeconfig)) as client:
+        yield CoreV1Api(client)
+
+
+@pytest.fixture
+def gang() -> Iterator[SleepingGang]:
+    """Stopped by SIGTERM as Airflow's task runner stops a task: `on_kill` is called in the signal's handler."""
+    operator = SleepingGang(task_id="gang", deferrable=False, timeouts={"grace_s": 1})
+    before = signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
+    yield operator
+    signal.signal(signal.SIGTERM, before)
+
+
+def events(core: CoreV1Api) -> Iterator[Any]:
+    options = {"label_selector": gang_selector(gang_of(CONTEXT)), "timeout_seconds": WAIT_S}
+    yield from Watch().stream(core.list_namespaced_pod, "default", **options)
+
+
+def once_running(core: CoreV1Api, then: Any) -> threading.Thread:
+    """Call `then` in a thread as soon as both workers run."""
+
+    def wait() -> None:
+        running: set[str] = set()
+        for event in events(core):
+            if event["object"].status.phase == "Running":
+                running.add(event["object"].metadata.name)
+            if len(running) == 2:
+                then()
+                return
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def left_of_the_gang(core: CoreV1Api) -> list[str]:
+    """Names of pods that nobody deletes; those on their way out are waited for."""
+    selector = gang_selector(gang_of(CONTEXT))
+    pods = core.list_namespaced_pod("default", label_selector=selector)
+    going = {pod.metadata.name for pod in pods.items if pod.metadata.deletion_timestamp}
+    left = [pod.metadata.name for pod in pods.items if pod.metadata.name not in going]
+    options = {"label_selector": selector, "timeout_seconds": WAIT_S}
+    version = pods.metadata.resource_version
+    watch = Watch().stream(core.list_namespaced_pod, "default", resource_version=version, **options)
+    while going:
+        event = next(watch)
+        if event["type"] == "DELETED":
+            going.discard(event["object"].metadata.name)
+    return left
+
+
+def test_sigterm_while_the_gang_trains_ends_both(core: CoreV1Api, gang: SleepingGang) -> None:
+    """The handler runs in the midst of the event loop that watches the gang; apache/airflow#73006 ended in success."""
+    stopper = once_running(core, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(AirflowException, match="Airflow told the task to stop"):
+        gang.run_gang(gang.plan(CONTEXT), CONTEXT)
+    stopper.join()
+    assert left_of_the_gang(core) == []
+
+
+def test_an_execution_timeout_while_the_gang_trains_ends_it(core: CoreV1Api, gang: SleepingGang) -> None:
+    """Airflow raises it out of the event loop, then calls `on_kill`."""
+
+    def time_out(*_: object) -> None:
+        raise AirflowTaskTimeout
+
+    before = signal.signal(signal.SIGALRM, time_out)
+    stopper = once_running(core, lambda: os.kill(os.getpid(), signal.SIGALRM))
+    with pytest.raises(AirflowTaskTimeout):
+        gang.run_gang(gang.plan(CONTEXT), CONTEXT)
+    gang.on_kill()
+    stopper.join()
+    signal.signal(signal.SIGALRM, before)
+    assert left_of_the_gang(core) == []
+
+
+def test_sigterm_at_the_end_of_the_launch_leaves_no_pod(core: CoreV1Api, gang: SleepingGang) -> None:
+    """Too late to cancel anything, too early for anybody else to watch."""
+    launch = gang._launch
+
+    async def launched(*arguments: Any) -> Any:
+        running = await launch(*arguments)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return running
+
+    gang._launch = launched  # type: ignore[method-assign]
+    with pytest.raises(AirflowException, match="Airflow told the task to stop"):
+        gang.run_gang(gang.plan(CONTEXT), CONTEXT)
+    assert left_of_the_gang(core) == []
