@@ -14,6 +14,7 @@ from lockstep.local.airflow_api import FINISHED, AirflowApi, accepted, run_path
 from lockstep.local.run_start import known_dag
 from lockstep.local.stack import Stack
 from lockstep.stack_guard import guarded
+from lockstep.training_spec import Timeouts
 from tests.e2e.gang_processes import workers
 from tests.e2e.waiting import awaited
 
@@ -51,7 +52,9 @@ def test_the_daily_run_starts_by_itself_and_a_person_can_end_its_training(stack:
     await_training(stack, api, run_id, count=2)
     accepted(api._client.patch(f"{run_path(DAG, run_id)}/taskInstances/train", json={"new_state": "failed"}))
 
-    awaited(lambda: not workers(stack.layout.state), what="the end of the gang's processes", timeout_s=15)
+    # A worker that does not hear SIGTERM, being inside TensorFlow's constructor, has its whole grace period.
+    patience_s = Timeouts().grace_s + 15
+    awaited(lambda: not workers(stack.layout.state), what="the end of the gang's processes", timeout_s=patience_s)
     await_end(api, run_id)
     states = states_of(api, run_id)
     assert (states["train"], states["validate"], states["register"]) == ("failed", "upstream_failed", "upstream_failed")
