@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -43,7 +43,7 @@ class Cluster(Protocol):
     async def pods(self, gang: GangId) -> Sequence[PodSnapshot]:
         """All pods of the gang, of whatever attempt."""
 
-    def events(self, gang: GangId) -> AsyncIterator[PodEvent]:
+    def events(self, gang: GangId) -> AsyncGenerator[PodEvent]:
         """First a `PodsListed`, then every change, without end; a cut or expired watch is resumed by a new listing."""
 
     def log(self, pod: str, since: LogLine | None) -> AsyncIterator[LogLine]:

@@ -10,7 +10,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.errors import ClusterUnavailable, InvalidSpec, NotPermitted
+from lockstep.errors import ClusterUnavailable, NotPermitted
+from lockstep.kubernetes_client import open_client
 from lockstep.kubernetes_errors import as_lockstep_error
 
 _PATIENCE_S = 30.0
@@ -73,17 +74,10 @@ async def _missing_rights(conn_id: str, namespace: str) -> list[Right]:
 
 
 async def _reviewed(conn_id: str, namespace: str) -> list[Right]:
-    from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
     from kubernetes_asyncio.client import AuthorizationV1Api, CoreV1Api
 
-    async with AsyncExitStack() as stack:
-        try:
-            client = await stack.enter_async_context(AsyncKubernetesHook(conn_id=conn_id).get_conn())
-        except Exception as failure:  # the hook, its secrets backends and the kubeconfig reader have no common base
-            raise InvalidSpec(
-                f"Airflow connection {conn_id!r} does not lead to a Kubernetes API ({failure}); mend it under "
-                "Admin > Connections, or name another one"
-            ) from failure
+    async with AsyncExitStack() as lifetime:
+        client = await open_client(conn_id, lifetime)
         await _require_namespace(CoreV1Api(client), namespace)
         reviews = AuthorizationV1Api(client)
         allowed = await asyncio.gather(*(_allowed(reviews, right, namespace) for right in NEEDED))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,14 @@ import aiohttp
 from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import WaitRetryAfterOrExponential
 from kubernetes_asyncio.client import CoreV1Api
 from kubernetes_asyncio.client.exceptions import ApiException
+from kubernetes_asyncio.client.rest import RESTResponse
 from kubernetes_asyncio.watch import Watch
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay
+from tenacity import AsyncRetrying, retry_if_exception, stop_before_delay
 
 from lockstep.cluster import AlreadyExists, LogLine
-from lockstep.errors import ClusterUnavailable, InvalidSpec
-from lockstep.kubernetes_errors import RETRIED_STATUSES, as_lockstep_error
+from lockstep.errors import ClusterUnavailable
+from lockstep.kubernetes_client import open_client
+from lockstep.kubernetes_errors import as_lockstep_error, is_brief, is_taken
 from lockstep.log_lines import log_lines
 from lockstep.names import gang_selector
 from lockstep.pod_event import PodEvent, PodGone, PodSeen, PodsListed
@@ -30,7 +32,7 @@ from lockstep.pod_snapshot import PodSnapshot, snapshot
 from lockstep.worker_pod import CONTAINER, pod_manifest, service_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
     from lockstep.names import GangId
     from lockstep.pod_plan import GangPlan, WorkerPod
@@ -38,10 +40,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RETRY_FOR_S = 60.0
+WATCH_PATIENCE_S = 900.0
+"""How long the API may be away while a gang is watched: control planes that are upgraded are away for minutes, and the
+pods train on meanwhile."""
 WATCH_FOR_S = 300
 SILENCE_S = 150.0
 """A watch without a word for this long is taken for dead: API servers send a bookmark about once a minute."""
+LOG_SILENCE_S = 300.0
+"""A log without a word for this long is asked for anew: what lies between forgets idle connections without a word."""
 REWATCH_PAUSE_S = 0.5
+CLOCK_SKEW_S = 60
+"""How far the clocks of a node and of Airflow may be apart without losing a line of a log that is taken up again."""
 
 
 class KubernetesCluster:
@@ -50,17 +59,18 @@ class KubernetesCluster:
     def __init__(self, *, conn_id: str, namespace: str) -> None:
         self._conn_id = conn_id
         self._namespace = namespace
-        self._client = AsyncExitStack()
+        self._lifetime = AsyncExitStack()
+        self._renewing = asyncio.Lock()
         self._core: CoreV1Api
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
         """Raises InvalidSpec if the connection is missing or cannot be used."""
-        await self._connect()
+        self._core = CoreV1Api(await open_client(self._conn_id, self._lifetime))
         try:
             yield
         finally:
-            await self._client.aclose()
+            await self._lifetime.aclose()
 
     async def create_service(self, plan: GangPlan) -> str | None:
         try:
@@ -77,25 +87,26 @@ class KubernetesCluster:
             pod = await self._call("create_namespaced_pod", f"create pod {worker.name}", body=manifest)
         except AlreadyExists:
             # The answer to our own, retried request may have been lost: the owner tells whose pod it is.
-            pod = await self._call("read_namespaced_pod", f"read pod {worker.name}", name=worker.name)
-            if owner_uid not in {owner.uid for owner in pod.metadata.owner_references or ()}:
+            pod = await self._call(
+                "read_namespaced_pod", f"read pod {worker.name}", name=worker.name, missing_is_fine=True
+            )
+            if pod is None or owner_uid not in {owner.uid for owner in pod.metadata.owner_references or ()}:
                 raise
         return snapshot(pod)
 
     async def pods(self, gang: GangId) -> Sequence[PodSnapshot]:
         return (await self._list(gang))[0]
 
-    async def events(self, gang: GangId) -> AsyncIterator[PodEvent]:
+    async def events(self, gang: GangId) -> AsyncGenerator[PodEvent]:
         while True:
-            pods, version = await self._list(gang)
+            pods, version = await self._list(gang, patience_s=WATCH_PATIENCE_S)
             yield PodsListed(tuple(pods))
             try:
-                async for event in self._changes(gang, version):
-                    yield event
+                async with aclosing(self._changes(gang, version)) as changes:
+                    async for event in changes:
+                        yield event
             except ApiException as refusal:
-                if refusal.status != 410:  # 410: too much has happened since; list again
-                    log.warning("The watch on %s was refused, listing again: %s", gang, refusal.reason)
-                    await asyncio.sleep(REWATCH_PAUSE_S)
+                await self._outlive(refusal, gang)
 
     async def log(self, pod: str, since: LogLine | None) -> AsyncIterator[LogLine]:
         response = await self._call(
@@ -107,14 +118,14 @@ class KubernetesCluster:
             timestamps=True,
             since_seconds=_seconds_since(since) if since else None,
             _preload_content=False,
-            _request_timeout=(RETRY_FOR_S, None),
+            _request_timeout=(RETRY_FOR_S, LOG_SILENCE_S),
         )
         try:
             async for line in log_lines(response.content.iter_any()):
                 if since is None or line.after(since):
                     yield line
         except (aiohttp.ClientError, TimeoutError) as cut:
-            raise ClusterUnavailable(f"the log of pod {pod} was cut: {cut}") from cut
+            raise ClusterUnavailable(f"the log of pod {pod} was cut: {type(cut).__name__} {cut}") from cut
         finally:
             response.close()
 
@@ -138,17 +149,18 @@ class KubernetesCluster:
             "delete_namespaced_service", f"delete Service {gang.name}", name=gang.name, missing_is_fine=True
         )
 
-    async def _list(self, gang: GangId) -> tuple[list[PodSnapshot], str]:
-        listed = await self._call("list_namespaced_pod", "list the gang's pods", label_selector=gang_selector(gang))
+    async def _list(self, gang: GangId, *, patience_s: float = RETRY_FOR_S) -> tuple[list[PodSnapshot], str]:
+        listed = await self._call(
+            "list_namespaced_pod", "list the gang's pods", patience_s=patience_s, label_selector=gang_selector(gang)
+        )
         return [snapshot(pod) for pod in listed.items], str(listed.metadata.resource_version)
 
-    async def _changes(self, gang: GangId, version: str) -> AsyncIterator[PodEvent]:
+    async def _changes(self, gang: GangId, version: str) -> AsyncGenerator[PodEvent]:
         """Follows the changes since `version`; resumes where it was when the server or the network ends the stream."""
         while True:
-            async with Watch() as watch:
+            async with Watch(return_type="V1Pod") as watch:
                 stream = watch.stream(
-                    self._core.list_namespaced_pod,
-                    namespace=self._namespace,
+                    self._watched_pods,
                     label_selector=gang_selector(gang),
                     resource_version=version,
                     allow_watch_bookmarks=True,
@@ -157,6 +169,8 @@ class KubernetesCluster:
                 )
                 try:
                     async for change in stream:
+                        if not isinstance(change, dict):
+                            break  # the stream ended within a line
                         version = watch.resource_version or version
                         if (event := _event(change)) is not None:
                             yield event
@@ -164,60 +178,83 @@ class KubernetesCluster:
                     log.info("The watch on %s was cut (%s); going on from version %s", gang, cut, version)
             await asyncio.sleep(REWATCH_PAUSE_S)
 
-    async def _call(self, operation: str, doing: str, *, missing_is_fine: bool = False, **arguments: Any) -> Any:
+    async def _watched_pods(self, **arguments: Any) -> Any:
+        return await self._authenticated("list_namespaced_pod", arguments)
+
+    async def _outlive(self, refusal: ApiException, gang: GangId) -> None:
+        """Pause where a refused watch may succeed soon; raises one of our errors where it will not."""
+        if refusal.status == 410:  # too much has happened since: it is enough to list again
+            return
+        if not is_brief(refusal):
+            raise as_lockstep_error(refusal, "watch the gang's pods")
+        log.warning("The watch on %s was refused, listing again: %s", gang, refusal.reason)
+        await asyncio.sleep(REWATCH_PAUSE_S)
+
+    async def _call(
+        self,
+        operation: str,
+        doing: str,
+        *,
+        missing_is_fine: bool = False,
+        patience_s: float = RETRY_FOR_S,
+        **arguments: Any,
+    ) -> Any:
         """One API request in the gang's namespace; retried while the API is briefly unable, 401 renews the client."""
         try:
-            async for attempt in _retrying():
+            async for attempt in _retrying(patience_s):
                 with attempt:
                     return await self._authenticated(operation, arguments)
         except ApiException as refusal:
             if refusal.status == 404 and missing_is_fine:
                 return None
-            if refusal.status == 409:
+            if is_taken(refusal):
                 raise AlreadyExists(doing) from refusal
             raise as_lockstep_error(refusal, doing) from None
         except (aiohttp.ClientError, TimeoutError) as failure:
             raise ClusterUnavailable(
-                f"the Kubernetes API of connection {self._conn_id!r} could not be reached for {RETRY_FOR_S:g} s "
+                f"the Kubernetes API of connection {self._conn_id!r} could not be reached for {patience_s:g} s "
                 f"to {doing}: {type(failure).__name__}: {failure}"
             ) from failure
 
     async def _authenticated(self, operation: str, arguments: dict[str, Any]) -> Any:
+        core = self._core
         try:
-            return await getattr(self._core, operation)(namespace=self._namespace, **arguments)
+            return await self._request(core, operation, arguments)
         except ApiException as refusal:
             if refusal.status != 401:
                 raise
-        await self._client.aclose()
-        await self._connect()
-        return await getattr(self._core, operation)(namespace=self._namespace, **arguments)
+        await self._renew(core)
+        return await self._request(self._core, operation, arguments)
 
-    async def _connect(self) -> None:
-        from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+    async def _request(self, core: CoreV1Api, operation: str, arguments: dict[str, Any]) -> Any:
+        answer = await getattr(core, operation)(namespace=self._namespace, **arguments)
+        if isinstance(answer, aiohttp.ClientResponse) and answer.status >= 400:
+            # The client raises for no answer that is streamed; a refusal would be read as a log, or as pods.
+            raise ApiException(http_resp=RESTResponse(answer, await answer.read()))  # type: ignore[arg-type]
+        return answer
 
-        hook = AsyncKubernetesHook(conn_id=self._conn_id)
-        try:
-            client = await self._client.enter_async_context(hook.get_conn())
-        except Exception as failure:
-            raise InvalidSpec(
-                f"Airflow connection {self._conn_id!r} does not lead to a Kubernetes API: {failure}; "
-                "mend it under Admin > Connections, or name another with kubernetes_conn_id="
-            ) from failure
-        self._core = CoreV1Api(client)
+    async def _renew(self, refused: CoreV1Api) -> None:
+        """Replace the client, once for all whose requests were refused with the credentials of the old one."""
+        async with self._renewing:
+            if self._core is refused:
+                lifetime = AsyncExitStack()
+                self._core = CoreV1Api(await open_client(self._conn_id, lifetime))
+                old, self._lifetime = self._lifetime, lifetime
+                await old.aclose()
 
 
-def _retrying() -> AsyncRetrying:
+def _retrying(patience_s: float) -> AsyncRetrying:
     return AsyncRetrying(
         retry=retry_if_exception(_brief),
         wait=WaitRetryAfterOrExponential(),
-        stop=stop_after_delay(RETRY_FOR_S),
+        stop=stop_before_delay(patience_s),
         reraise=True,
     )
 
 
 def _brief(failure: BaseException) -> bool:
     if isinstance(failure, ApiException):
-        return failure.status in RETRIED_STATUSES
+        return is_brief(failure)
     return isinstance(failure, (aiohttp.ClientError, TimeoutError))
 
 
@@ -232,5 +269,6 @@ def _event(change: dict[str, Any]) -> PodEvent | None:
 
 
 def _seconds_since(line: LogLine) -> int:
-    """How far back to read so that the line is surely among what comes; the API counts whole seconds."""
-    return int(time.time() - datetime.fromisoformat(line.at[:19] + "+00:00").timestamp()) + 2
+    """How far back to read so that the line is surely among what comes; the API counts whole seconds, from 1."""
+    age_s = time.time() - datetime.fromisoformat(line.at).timestamp()
+    return max(1, int(age_s) + CLOCK_SKEW_S)

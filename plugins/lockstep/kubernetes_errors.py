@@ -27,9 +27,28 @@ def as_lockstep_error(refusal: Any, doing: str) -> LockstepError:
     return ClusterUnavailable(said)
 
 
+def is_taken(refusal: Any) -> bool:
+    """Whether an object was not created because another has its name."""
+    return refusal.status == 409 and _status(refusal).get("reason") == "AlreadyExists"
+
+
+def is_brief(refusal: Any) -> bool:
+    """Whether the same request may succeed soon.
+
+    A 409 for any other reason is a lost race within the API server: pods that are created at the same time conflict
+    on their namespace's ResourceQuota.
+    """
+    return refusal.status in RETRIED_STATUSES or (refusal.status == 409 and not is_taken(refusal))
+
+
 def status_message(refusal: Any) -> str:
     """The `message` of the Status object in the answer, or the HTTP reason where there is none."""
+    return str(_status(refusal).get("message") or refusal.reason)
+
+
+def _status(refusal: Any) -> dict[str, Any]:
     try:
-        return str(json.loads(refusal.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        return str(refusal.reason)
+        status = json.loads(refusal.body)
+    except (TypeError, ValueError):
+        return {}
+    return status if isinstance(status, dict) else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
@@ -60,7 +60,7 @@ class MemoryCluster:
         self._request("pods")
         return tuple(self.living.values())
 
-    async def events(self, gang: GangId) -> AsyncIterator[PodEvent]:
+    async def events(self, gang: GangId) -> AsyncGenerator[PodEvent]:
         queue: asyncio.Queue[PodEvent] = asyncio.Queue()
         self._watchers.append(queue)
         yield PodsListed(tuple(self.living.values()))

@@ -1,0 +1,24 @@
+"""A client of the cluster that an Airflow connection leads to. What is asked of it is others' business."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from lockstep.errors import InvalidSpec
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient
+
+
+async def open_client(conn_id: str, lifetime: AsyncExitStack) -> ApiClient:
+    """A client that lives as long as `lifetime`. Raises InvalidSpec if the connection is missing or cannot be used."""
+    from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+
+    try:
+        return await lifetime.enter_async_context(AsyncKubernetesHook(conn_id=conn_id).get_conn())
+    except Exception as failure:  # the hook, its secrets backends and the kubeconfig reader have no common base
+        raise InvalidSpec(
+            f"Airflow connection {conn_id!r} does not lead to a Kubernetes API ({failure}); "
+            "mend it under Admin > Connections, or name another one with kubernetes_conn_id="
+        ) from failure
