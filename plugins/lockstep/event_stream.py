@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator
 
 from lockstep.pod_event import PodEvent
 
 
 class EventStream:
-    """Use as an async context manager around an endless iterator; closing it ends the watch."""
+    """Use as an async context manager around an endless generator, which is closed at its end."""
 
-    def __init__(self, events: AsyncIterator[PodEvent]) -> None:
+    def __init__(self, events: AsyncGenerator[PodEvent]) -> None:
         self._events = events
         self._coming: asyncio.Task[PodEvent] | None = None
 
@@ -22,8 +21,8 @@ class EventStream:
     async def __aexit__(self, *_: object) -> None:
         if self._coming is not None:
             self._coming.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await self._coming
+            await asyncio.gather(self._coming, return_exceptions=True)
+        await self._events.aclose()
 
     async def next_within(self, timeout_s: float | None) -> PodEvent | None:
         """Raises what the iterator raises."""

@@ -1,13 +1,15 @@
-"""The chief's log into the task's log, line by line while it trains, over reconnects without loss or repetition."""
+"""The chief's log into the task's log, line by line while it trains, over reconnects without loss or repetition.
+
+Whatever goes wrong with a log, the gang's fate is not its business: nothing is raised here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 
 from lockstep.cluster import Cluster, LogLine
-from lockstep.errors import LockstepError
+from lockstep.errors import LockstepError, NotPermitted
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +30,7 @@ class LogFollower:
     async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
 
     def start(self) -> None:
         if self._task is None:
@@ -48,6 +49,12 @@ class LogFollower:
                     log.info("%s%s", self._prefix, line.text)
                     last = line
                 return
+            except NotPermitted as refusal:
+                log.warning("The log of %s is not followed: %s", self._pod, refusal)
+                return
             except LockstepError as cut:
                 log.info("The log of %s was cut (%s)", self._pod, cut)
+            except Exception:
+                log.exception("The log of %s is not followed any more", self._pod)
+                return
             await asyncio.sleep(RECONNECT_PAUSE_S)

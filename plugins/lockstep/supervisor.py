@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from lockstep.adoption import adoptable, next_attempt
@@ -20,6 +21,7 @@ from lockstep.gang_state import Abort, Fail, Finish, KeepWaiting, decide, gang_f
 from lockstep.gang_view import GangView, launched_view, observe
 from lockstep.log_follower import LogFollower
 from lockstep.names import GangId
+from lockstep.pod_event import PodEvent, PodGone, PodSeen, PodsListed
 from lockstep.pod_plan import GangPlan, WorkerPod, replan
 from lockstep.pod_snapshot import PodSnapshot
 from lockstep.running_gang import RunningGang
@@ -44,8 +46,12 @@ async def launch(plan: GangPlan, cluster: Cluster, clock: Clock, deadline: float
         if adoptable(plan.spec, found):
             log.info("Taking over the gang that an earlier try launched: %s", ", ".join(pod.name for pod in found))
             return _running(plan, found, launched_at=_created(found, clock), deadline=deadline)
-        owner_uid, plan = await _replace(plan, found, cluster)
-    pods = await _create_pods(plan, owner_uid, cluster)
+        owner_uid, plan = await _replace(plan, found, cluster, FAILED_GRACE_S)
+    try:
+        plan, pods = await _create_gang(plan, owner_uid, cluster)
+    except Exception as failure:
+        await _note_failures(failure, cluster.delete(plan.gang, FAILED_GRACE_S))
+        raise
     log.info("Launched %s: %d pods, owned by Service %s", plan.gang, len(pods), plan.service)
     return _running(plan, pods, launched_at=clock.now(), deadline=deadline)
 
@@ -70,13 +76,26 @@ async def remove(gang: GangId, cluster: Cluster, grace_s: int) -> None:
     """Delete the gang, whatever attempt, and wait until its pods are gone. Raises ClusterUnavailable if some stay."""
     await cluster.delete(gang, grace_s)
     timeout_s = grace_s + CLEAN_UP_TIMEOUT_S
-    left: Sequence[PodSnapshot] = ()
+    left: dict[str, PodSnapshot] = {}
     try:
-        async with asyncio.timeout(timeout_s), EventStream(cluster.events(gang)) as events:
-            while left := await cluster.pods(gang):
-                await events.next_within(None)
+        async with asyncio.timeout(timeout_s), aclosing(cluster.events(gang)) as events:
+            async for event in events:
+                left = _left(left, event)
+                if not left:
+                    return
     except TimeoutError:
-        raise ClusterUnavailable(_still_there(left, timeout_s)) from None
+        raise ClusterUnavailable(_still_there(left.values(), timeout_s)) from None
+
+
+def _left(before: dict[str, PodSnapshot], event: PodEvent) -> dict[str, PodSnapshot]:
+    """The pods by UID that are there after `event`."""
+    match event:
+        case PodsListed(pods):
+            return {pod.uid: pod for pod in pods}
+        case PodSeen(pod):
+            return {**before, pod.uid: pod}
+        case PodGone(pod):
+            return {uid: known for uid, known in before.items() if uid != pod.uid}
 
 
 def _running(plan: GangPlan, pods: Sequence[PodSnapshot], *, launched_at: float, deadline: float | None) -> RunningGang:
@@ -96,14 +115,29 @@ def _created(pods: Sequence[PodSnapshot], clock: Clock) -> float:
     return min((pod.created_at for pod in pods if pod.created_at is not None), default=clock.now())
 
 
-async def _replace(plan: GangPlan, found: Sequence[PodSnapshot], cluster: Cluster) -> tuple[str, GangPlan]:
+async def _replace(
+    plan: GangPlan, found: Sequence[PodSnapshot], cluster: Cluster, grace_s: int
+) -> tuple[str, GangPlan]:
     log.info("Removing what an earlier try of %s left: %d pods", plan.gang, len(found))
-    await remove(plan.gang, cluster, FAILED_GRACE_S)
+    await remove(plan.gang, cluster, grace_s)
     plan = replan(plan, next_attempt(found))
     owner_uid = await cluster.create_service(plan)
     if owner_uid is None:
         raise ClusterUnavailable(f"Service {plan.service} came back while it was replaced: is {plan.gang} run twice?")
     return owner_uid, plan
+
+
+async def _create_gang(plan: GangPlan, owner_uid: str, cluster: Cluster) -> tuple[GangPlan, list[PodSnapshot]]:
+    """Create the pods, after those of a task that was ended just now have left, with the grace that they were given."""
+    try:
+        return plan, await _create_pods(plan, owner_uid, cluster)
+    except AlreadyExists:
+        found = await cluster.pods(plan.gang)
+    owner_uid, plan = await _replace(plan, found, cluster, plan.spec.timeouts.grace_s)
+    try:
+        return plan, await _create_pods(plan, owner_uid, cluster)
+    except AlreadyExists as taken:
+        raise ClusterUnavailable(f"cannot {taken}: another pod has that name; try again") from None
 
 
 async def _create_pods(plan: GangPlan, owner_uid: str, cluster: Cluster) -> list[PodSnapshot]:
@@ -117,16 +151,8 @@ async def _create_pods(plan: GangPlan, owner_uid: str, cluster: Cluster) -> list
         async with asyncio.TaskGroup() as group:
             creations = [group.create_task(create(worker)) for worker in plan.workers]
     except ExceptionGroup as failures:
-        failure = _launch_failure(failures.exceptions[0], plan)
-        await _note_failures(failure, cluster.delete(plan.gang, FAILED_GRACE_S))
-        raise failure from None
+        raise failures.exceptions[0] from None
     return [creation.result() for creation in creations]
-
-
-def _launch_failure(failure: Exception, plan: GangPlan) -> Exception:
-    if isinstance(failure, AlreadyExists):
-        return ClusterUnavailable(f"cannot {failure}: another pod has that name; try again")
-    return failure
 
 
 @dataclass(kw_only=True, slots=True)
@@ -194,7 +220,7 @@ async def _delete(watched: _Watched, cluster: Cluster, grace_s: int) -> None:
         raise ClusterUnavailable(_still_there(left, timeout_s)) from None
 
 
-def _still_there(pods: Sequence[PodSnapshot], timeout_s: float) -> str:
+def _still_there(pods: Iterable[PodSnapshot], timeout_s: float) -> str:
     names = ", ".join(pod.name for pod in pods)
     return (
         f"pods are still there {timeout_s:g} s after their deletion was asked for: {names}; "

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
 
+from lockstep.cluster import AlreadyExists, LogLine
 from lockstep.errors import ClusterUnavailable, GangFailed, GangLost, GangTimedOut
+from lockstep.event_stream import EventStream
 from lockstep.parsing import parse, to_json
+from lockstep.pod_event import PodEvent, PodsListed
 from lockstep.pod_plan import GangPlan, plan_gang
 from lockstep.running_gang import RunningGang
 from lockstep.supervisor import launch, supervise
@@ -115,6 +119,75 @@ async def test_anything_else_is_removed_and_launched_under_the_next_attempt(dama
     assert after.attempt == 2
     assert not set(before.uids) & set(after.uids)
     assert {pod.attempt for pod in cluster.living.values()} == {2}
+
+
+async def test_what_an_earlier_try_left_is_listed_once_however_many_pods_it_had() -> None:
+    cluster, clock = MemoryCluster(), TickingClock()
+    await launch(plan(5), cluster, clock)
+    cluster.change(1, **KILLED)
+    await launch(plan(5), cluster, clock)
+    assert cluster.requests["pods"] == 1
+
+
+async def test_a_task_that_is_cleared_waits_until_the_pods_of_the_ended_one_have_left() -> None:
+    """Their Service is gone at once; they have the grace that they were given."""
+    cluster, clock = MemoryCluster(), TickingClock()
+    before = await launch(plan(), cluster, clock)
+    cluster.keep_pods = True
+    await cluster.delete(GANG, 30)
+    launching = asyncio.create_task(launch(plan(), cluster, clock))
+    while cluster.requests["delete"] < 2:  # noqa: ASYNC110 - of requests the cluster in memory makes no events
+        await asyncio.sleep(0)
+    cluster.vanish(0)
+    cluster.vanish(1)
+    after = await launching
+    assert (after.attempt, len(cluster.living)) == (2, 2)
+    assert not set(before.uids) & set(after.uids)
+
+
+async def test_a_name_that_somebody_else_has_taken_is_told_and_nothing_is_left() -> None:
+    cluster, clock = MemoryCluster(), TickingClock()
+    cluster.fail_on["create_pod", 1] = cluster.fail_on["create_pod", 3] = AlreadyExists("create pod w0")
+    with pytest.raises(ClusterUnavailable, match="cannot create pod w0: another pod has that name"):
+        await launch(plan(), cluster, clock)
+    assert not cluster.living
+    assert cluster.service is None
+
+
+async def test_a_log_that_cannot_be_read_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = MemoryCluster()
+    running = await launch(plan(), cluster, TickingClock())
+
+    async def log(pod: str, since: object) -> AsyncIterator[LogLine]:
+        raise ValueError("no time stamp")
+        yield
+
+    monkeypatch.setattr(cluster, "log", log)
+    cluster.change(0, phase="Running", started=True)
+    watching = asyncio.create_task(supervise(running, cluster, TickingClock()))
+    await asyncio.sleep(0)
+    cluster.change(0, **DONE)
+    cluster.change(1, **DONE)
+    assert (await watching).uids == running.uids
+
+
+async def test_the_end_of_a_watch_closes_it() -> None:
+    """Whatever it waits for at that moment."""
+    closed = []
+
+    async def events() -> AsyncGenerator[PodEvent]:
+        try:
+            yield PodsListed(())
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+
+    async with EventStream(events()) as between_events:
+        await between_events.next_within(None)
+    async with EventStream(events()) as waiting:
+        await waiting.next_within(None)
+        assert await waiting.next_within(0) is None
+    assert closed == [True, True]
 
 
 async def test_a_launch_that_fails_half_way_leaves_nothing() -> None:
