@@ -16,7 +16,7 @@ def told_to_airflow() -> Iterator[None]:
     try:
         yield
     except LockstepError as error:
-        raise airflow_error(str(error), retryable=error.retryable) from error
+        raise airflow_error(error.told, retryable=error.retryable) from error
 
 
 def airflow_error(message: str, *, retryable: bool) -> AirflowException:

@@ -12,6 +12,11 @@ class LockstepError(Exception):
 
     retryable = False
 
+    @property
+    def told(self) -> str:
+        """The message, with what was noted on it afterwards: a clean-up that failed, for instance."""
+        return "; ".join([str(self), *getattr(self, "__notes__", ())])
+
 
 class InvalidSpec(LockstepError):
     """The request is wrong: mend the DAG or its parameters. Raised before anything is created."""

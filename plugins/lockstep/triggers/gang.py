@@ -34,7 +34,7 @@ class GangTrigger(BaseTrigger):
             async with cluster.connected():
                 finish = await supervise(self._gang(), cluster, SystemClock())
         except LockstepError as error:
-            yield TriggerEvent({"error": str(error), "retryable": error.retryable})
+            yield TriggerEvent({"error": error.told, "retryable": error.retryable})
         else:
             yield TriggerEvent({"uids": list(finish.uids)})
 
