@@ -80,9 +80,9 @@ def gang_labels(gang: GangId) -> dict[str, str]:
     }
 
 
-def gang_selector(gang: GangId, attempt: int | None = None) -> str:
-    selector = f"{LABEL_GANG}={gang.name}"
-    return selector if attempt is None else f"{selector},{LABEL_ATTEMPT}={attempt}"
+def gang_selector(gang: GangId) -> str:
+    """Selects the pods of all attempts."""
+    return f"{LABEL_GANG}={gang.name}"
 
 
 def dns_label(text: str, room: int) -> str:
