@@ -66,7 +66,7 @@ async def supervise(running: RunningGang, cluster: Cluster, clock: Clock) -> Fin
         try:
             finish = await _watch(watched, cluster, clock)
         except Exception as failure:
-            await _note_failures(failure, _delete(watched, cluster, FAILED_GRACE_S))
+            await _note_failures(failure, remove(running.gang, cluster, FAILED_GRACE_S))  # the watch may be what failed
             raise
         await _delete(watched, cluster, FAILED_GRACE_S)
         return finish

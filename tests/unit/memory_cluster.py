@@ -27,7 +27,7 @@ class MemoryCluster:
         self.fail_on: dict[tuple[str, int], Exception] = {}
         self.keep_pods = False
         self._uids = count(1)
-        self._watchers: list[asyncio.Queue[PodEvent]] = []
+        self._watchers: list[asyncio.Queue[PodEvent | Exception]] = []
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
@@ -61,11 +61,14 @@ class MemoryCluster:
         return tuple(self.living.values())
 
     async def events(self, gang: GangId) -> AsyncGenerator[PodEvent]:
-        queue: asyncio.Queue[PodEvent] = asyncio.Queue()
+        queue: asyncio.Queue[PodEvent | Exception] = asyncio.Queue()
         self._watchers.append(queue)
         yield PodsListed(tuple(self.living.values()))
         while True:
-            yield await queue.get()
+            event = await queue.get()
+            if isinstance(event, Exception):
+                raise event
+            yield event
 
     async def log(self, pod: str, since: LogLine | None) -> AsyncIterator[LogLine]:
         yield LogLine("2026-01-01T00:00:00Z", f"hello from {pod}")
@@ -88,6 +91,10 @@ class MemoryCluster:
         pod = self.living.pop(self._of(rank).name)
         for watcher in self._watchers:
             watcher.put_nowait(PodGone(pod))
+
+    def break_watches(self, failure: Exception) -> None:
+        for watcher in self._watchers:
+            watcher.put_nowait(failure)
 
     def _set(self, pod: PodSnapshot) -> None:
         self.living[pod.name] = pod

@@ -209,6 +209,19 @@ async def test_a_failed_clean_up_is_noted_on_the_cause_and_never_raised_over_it(
     assert caught.value.__notes__ == ["and the clean-up failed: no answer"]
 
 
+async def test_a_watch_that_breaks_ends_the_gang_and_its_end_is_watched_anew() -> None:
+    cluster = MemoryCluster()
+    running = await launch(plan(), cluster, TickingClock())
+    watching = asyncio.create_task(supervise(running, cluster, TickingClock()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    cluster.break_watches(ClusterUnavailable("no answer"))
+    with pytest.raises(ClusterUnavailable, match="no answer") as caught:
+        await watching
+    assert not hasattr(caught.value, "__notes__")
+    assert not cluster.living
+
+
 async def test_a_cancelled_watcher_leaves_the_gang_to_the_next_one() -> None:
     """A triggerer that restarts must not end what it watches."""
     cluster = MemoryCluster()
