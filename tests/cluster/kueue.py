@@ -18,7 +18,7 @@ from tests.cluster.component import Component
 from tests.cluster.control_plane import ADMINISTRATORS, ControlPlane
 from tests.cluster.http_probe import answers
 from tests.cluster.mount_namespace import NAME as MOUNT_NAMESPACE
-from tests.cluster.objects import apply_folder, apply_objects
+from tests.cluster.objects import apply_definitions, apply_objects
 
 NAMESPACE = "kueue-system"
 UNMANAGED_NAMESPACES = ("kube-system", NAMESPACE)
@@ -43,7 +43,7 @@ def kueue(plane: ControlPlane) -> Component:
 
 def define_kueue(plane: ControlPlane) -> None:
     """What must be in the cluster before the controller starts."""
-    apply_folder(plane.layout, plane.programs, plane.programs.manifests("kueue", "crd"))
+    apply_definitions(plane.layout, plane.programs, plane.programs.manifests("kueue", "crd"))
     apply_objects(
         plane.layout, plane.programs, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}]
     )

@@ -8,7 +8,7 @@ from typing import Any
 from tests.cluster.component import Component
 from tests.cluster.control_plane import ADMINISTRATORS, ControlPlane
 from tests.cluster.http_probe import answers
-from tests.cluster.objects import apply_folder
+from tests.cluster.objects import apply_definitions, apply_folder
 
 FAKE_NODE = "kwok.x-k8s.io/node"
 PODS_PER_NODE = 110
@@ -33,7 +33,7 @@ def kwok(plane: ControlPlane) -> Component:
 
 def define_kwok(plane: ControlPlane) -> None:
     """kwok's definitions, and the stages through which its nodes and pods go."""
-    apply_folder(plane.layout, plane.programs, plane.programs.manifests("kwok", "crd"))
+    apply_definitions(plane.layout, plane.programs, plane.programs.manifests("kwok", "crd"))
     for stages in ("stage-node", "stage-heartbeat", "stage-pod"):
         apply_folder(plane.layout, plane.programs, plane.programs.manifests("kwok", stages))
 
