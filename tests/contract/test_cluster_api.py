@@ -316,16 +316,6 @@ def test_a_process_without_a_handler_is_killed_after_the_grace_period(cluster_ap
     assert time.monotonic() - asked >= 1.5
 
 
-def test_a_second_deletion_can_shorten_the_grace_period(cluster_api: ClusterApi) -> None:
-    name = cluster_api.create(cluster_api.manifest(NO_HANDLER, terminationGracePeriodSeconds=600)).metadata.name
-    cluster_api.logged(name, "ready")
-    cluster_api.core.delete_namespaced_pod(name, cluster_api.namespace)
-
-    cluster_api.core.delete_namespaced_pod(name, cluster_api.namespace, grace_period_seconds=1)
-
-    cluster_api.gone(name)
-
-
 def test_a_forced_deletion_removes_the_pod_at_once(cluster_api: ClusterApi) -> None:
     name = cluster_api.create(cluster_api.manifest(NO_HANDLER)).metadata.name
     cluster_api.running(name)
