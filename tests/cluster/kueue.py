@@ -16,9 +16,10 @@ import yaml
 from tests.cluster.certificates import KeyPair
 from tests.cluster.component import Component
 from tests.cluster.control_plane import ADMINISTRATORS, ControlPlane
+from tests.cluster.definitions import define
 from tests.cluster.http_probe import answers
 from tests.cluster.mount_namespace import NAME as MOUNT_NAMESPACE
-from tests.cluster.objects import apply_definitions, apply_objects
+from tests.cluster.objects import apply_objects
 
 NAMESPACE = "kueue-system"
 UNMANAGED_NAMESPACES = ("kube-system", NAMESPACE)
@@ -43,7 +44,7 @@ def kueue(plane: ControlPlane) -> Component:
 
 def define_kueue(plane: ControlPlane) -> None:
     """What must be in the cluster before the controller starts."""
-    apply_definitions(plane.layout, plane.programs, plane.programs.manifests("kueue", "crd"))
+    define(plane, *sorted(plane.programs.manifests("kueue", "crd").iterdir()))
     apply_objects(
         plane.layout, plane.programs, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}]
     )

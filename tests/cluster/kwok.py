@@ -7,8 +7,9 @@ from typing import Any
 
 from tests.cluster.component import Component
 from tests.cluster.control_plane import ADMINISTRATORS, ControlPlane
+from tests.cluster.definitions import define
 from tests.cluster.http_probe import answers
-from tests.cluster.objects import apply_definitions, apply_folder
+from tests.cluster.objects import apply_files
 
 FAKE_NODE = "kwok.x-k8s.io/node"
 PODS_PER_NODE = 110
@@ -32,10 +33,10 @@ def kwok(plane: ControlPlane) -> Component:
 
 
 def define_kwok(plane: ControlPlane) -> None:
-    """kwok's definitions, and the stages through which its nodes and pods go."""
-    apply_definitions(plane.layout, plane.programs, plane.programs.manifests("kwok", "crd"))
-    for stages in ("stage-node", "stage-heartbeat", "stage-pod"):
-        apply_folder(plane.layout, plane.programs, plane.programs.manifests("kwok", stages))
+    """Stages: what they are, and those through which its nodes and pods go."""
+    define(plane, plane.programs.manifests("kwok", "crd") / "kwok.x-k8s.io_stages.yaml")
+    stages = (plane.programs.manifests("kwok", stages) for stages in ("stage-node", "stage-heartbeat", "stage-pod"))
+    apply_files(plane.layout, plane.programs, *stages)
 
 
 def fake_nodes(count: int) -> Iterator[dict[str, Any]]:

@@ -10,24 +10,12 @@ from typing import Any
 
 from tests.cluster.layout import ClusterLayout
 from tests.cluster.programs import Programs
-from tests.cluster.waiting import wait_until
 
 
-def apply_folder(layout: ClusterLayout, programs: Programs, folder: Path) -> None:
-    """Apply every manifest of a folder, server-side: some definitions are too large for kubectl's annotation."""
-    kubectl(layout, programs, "apply", "--server-side", "--force-conflicts", f"--filename={folder}")
-
-
-def apply_definitions(layout: ClusterLayout, programs: Programs, folder: Path) -> None:
-    """Apply the resource definitions of a folder, and return once the API serves objects of all their kinds."""
-    apply_folder(layout, programs, folder)
-    kubectl(layout, programs, "wait", "--for=condition=Established", f"--filename={folder}", "--timeout=60s")
-    defined = kubectl(layout, programs, "get", f"--filename={folder}", "--output=jsonpath={.items[*].metadata.name}")
-    wait_until(
-        lambda: frozenset(defined.stdout.split()) <= _served(layout, programs),
-        what=f"the kinds that {folder} defines",
-        timeout_s=60,
-    )
+def apply_files(layout: ClusterLayout, programs: Programs, *files: Path) -> None:
+    """Apply manifests (files, or all of a folder), server-side: some are too large for kubectl's annotation."""
+    named = (f"--filename={file}" for file in files)
+    kubectl(layout, programs, "apply", "--server-side", "--force-conflicts", *named)
 
 
 def apply_objects(layout: ClusterLayout, programs: Programs, objects: Iterable[Mapping[str, Any]]) -> None:
@@ -45,9 +33,3 @@ def kubectl(
     if done.returncode != 0:
         raise SystemExit(f"kubectl {' '.join(arguments)} failed: {done.stderr.strip()}")
     return done
-
-
-def _served(layout: ClusterLayout, programs: Programs) -> frozenset[str]:
-    """Names of all resources, as definitions are called: <plural>.<group>."""
-    listed = kubectl(layout, programs, "api-resources", "--cached=false", "--output=name")
-    return frozenset(listed.stdout.split())

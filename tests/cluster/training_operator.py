@@ -11,9 +11,10 @@ import json
 
 from tests.cluster.component import Component
 from tests.cluster.control_plane import ADMINISTRATORS, ControlPlane
+from tests.cluster.definitions import define
 from tests.cluster.http_probe import answers
 from tests.cluster.mount_namespace import NAME as MOUNT_NAMESPACE
-from tests.cluster.objects import apply_definitions, apply_objects, kubectl
+from tests.cluster.objects import apply_objects, kubectl
 
 NAMESPACE = "kubeflow"
 SECRET = "training-operator-webhook-cert"
@@ -43,7 +44,7 @@ def training_operator(plane: ControlPlane) -> Component:
 
 def define_training_operator(plane: ControlPlane) -> None:
     """What must be in the cluster before the operator starts: definitions, and the objects that it fills."""
-    apply_definitions(plane.layout, plane.programs, plane.programs.manifests("training-operator", "crd"))
+    define(plane, plane.programs.manifests("training-operator", "crd") / "kubeflow.org_tfjobs.yaml")
     apply_objects(
         plane.layout,
         plane.programs,
