@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kubernetes.client import CoreV1Api
+from kubernetes.config import new_client_from_config
 
 from lockstep.local import service_process
 from lockstep.local.airflow_api import FINISHED, AirflowApi, accepted, run_path
@@ -50,11 +52,13 @@ def test_the_daily_run_starts_by_itself_and_a_person_can_end_its_training(stack:
     api.set_paused(DAG, False)
     run_id = awaited(lambda: api.scheduled_run(DAG, date), what="the scheduler's own run", timeout_s=60)
     await_training(stack, api, run_id, count=2)
+    awaited(lambda: watched(stack, run_id), what="the triggerer to watch the gang", timeout_s=60)
     accepted(api._client.patch(f"{run_path(DAG, run_id)}/taskInstances/train", json={"new_state": "failed"}))
 
     # A worker that does not hear SIGTERM, being inside TensorFlow's constructor, has its whole grace period.
     patience_s = Timeouts().grace_s + 15
-    awaited(lambda: not workers(stack.layout.state), what="the end of the gang's processes", timeout_s=patience_s)
+    awaited(lambda: not pods_of(stack), what="the end of the gang's pods", timeout_s=patience_s)
+    assert not workers(stack.layout.state)
     await_end(api, run_id)
     states = states_of(api, run_id)
     assert (states["train"], states["validate"], states["register"]) == ("failed", "upstream_failed", "upstream_failed")
@@ -75,6 +79,17 @@ def test_a_triggered_run_holds_no_worker_slot_while_it_trains_and_registers_its_
     trained, registered = (api.returned(DAG, run_id, task) for task in ("train", "register"))
     assert (trained["workers"], trained["replicas"], trained["sharding"]["policy"]) == (3, 3, "DATA")
     assert (registered["name"], registered["version"]) == ("scheduled", 1)
+
+
+def watched(stack: Stack, run_id: str) -> bool:
+    """Whether the trigger runs: until then Airflow tells nobody that a person has ended the task."""
+    logs = (stack.layout.airflow_home / "logs").glob(f"dag_id={DAG}/run_id={run_id}/task_id=train/*.trigger.*")
+    return any("[chief] " in log.read_text() for log in logs)
+
+
+def pods_of(stack: Stack) -> list[str]:
+    with new_client_from_config(str(stack.layout.kubeconfig)) as client:
+        return [pod.metadata.name for pod in CoreV1Api(client).list_namespaced_pod("default").items]
 
 
 def await_training(stack: Stack, api: AirflowApi, run_id: str, count: int) -> None:
