@@ -19,6 +19,7 @@ def lockstep_deployment() -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def _a_setting_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__LOCKSTEP__RENDEZVOUS", "service")
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
 
 
 def test_with_the_stack_its_own_settings_are_in_force(lockstep_dag: LoadDag, run_dag: RunDag) -> None:
