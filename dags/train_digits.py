@@ -17,6 +17,7 @@ from lockstep.operators.preflight import PreflightOperator
 from lockstep.operators.register import RegisterModelOperator
 from lockstep.operators.train import DistributedTrainingOperator
 from lockstep.operators.validate import ValidateCheckpointOperator
+from lockstep.pod_security import RESTRICTED
 
 site = deployment()
 
@@ -101,6 +102,7 @@ with DAG(
         image=site.image,
         cmds=["python", "-m", "trainer.examples.digits", "prepare"],
         arguments=["--output", DATASET, "--files", "{{ params.files }}"],
+        **RESTRICTED,
     )
 
     check_sharding = CheckShardingOperator(

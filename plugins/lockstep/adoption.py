@@ -20,7 +20,7 @@ def adoptable(spec: TrainingSpec, found: Sequence[PodSnapshot]) -> bool:
         sorted(pod.rank for pod in found) == list(range(spec.workers))
         and len({pod.attempt for pod in found}) == 1
         and {pod.spec for pod in found} == {spec_digest(spec)}
-        and not any(pod.deleting or pod.failed or failure_of(pod) for pod in found)
+        and not any(pod.deletion_due or pod.failed or failure_of(pod) for pod in found)
     )
 
 

@@ -33,6 +33,11 @@ class FailureClass(StrEnum):
     COLLATERAL = "collateral"
 
 
+OVERDUE_S = 30.0
+"""How long after the end of its grace a pod that still counts as running is given up: kubelets end containers at that
+moment and report it within seconds, and the clocks of node, control plane and Airflow may differ."""
+
+
 USERS_TO_MEND = frozenset({FailureClass.RESOURCE, FailureClass.CONFIG, FailureClass.USER})
 
 
@@ -58,6 +63,24 @@ class WorkerFailure:
 def vanished(pod: PodSnapshot) -> WorkerFailure:
     """The failure of a pod that was seen and is gone, though nobody here deleted it."""
     return _failure(pod, FailureClass.INFRA, "its pod was deleted from outside")
+
+
+def silent(pod: PodSnapshot) -> WorkerFailure:
+    """The failure of a worker that peers have lost, and which itself says nothing."""
+    return _failure(
+        pod, FailureClass.INFRA, "its peers have lost it, and its pod still counts as running: its node may be lost"
+    )
+
+
+def overdue_at(pod: PodSnapshot) -> float | None:
+    """When `pod` is to be given up if it has not ended by then; None while nobody deletes it."""
+    return None if pod.deletion_due is None or pod.ended else pod.deletion_due + OVERDUE_S
+
+
+def overdue(pod: PodSnapshot) -> WorkerFailure:
+    """The failure of a pod that was to end, and whose node does not say that it has."""
+    disrupted = f"{pod.disruption}: " if pod.disruption else ""
+    return _failure(pod, FailureClass.INFRA, f"{disrupted}its pod was to end and its node does not answer")
 
 
 def failure_of(pod: PodSnapshot) -> WorkerFailure | None:
@@ -135,7 +158,8 @@ def _waiting(pod: PodSnapshot) -> str:
 
 
 def _because(text: str) -> str:
-    return f": {text}" if text else ""
+    """In one line, whatever `text` is made of."""
+    return f": {' '.join(text.split())}" if text else ""
 
 
 def _in_phase(phase: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lockstep.failure import WorkerFailure, culprit, failure_of, first, vanished
+from lockstep.failure import WorkerFailure, culprit, failure_of, first, overdue, overdue_at, silent, vanished
 from lockstep.gang_view import GangView
 from lockstep.pod_snapshot import PodSnapshot
 from lockstep.running_gang import RunningGang
@@ -55,19 +55,20 @@ def decide(running: RunningGang, view: GangView, *, now: float, failed_at: float
 
     `now` and `failed_at`, when the first failure was seen, are seconds since the epoch.
     """
-    failures = gang_failures(view)
+    failures = gang_failures(view, now)
     if (cause := culprit(failures)) is not None:
         return Fail(cause=cause, failures=failures, others=running.workers - 1)
     if (collateral := first(failures)) is not None:
-        return _wait_for_culprit(running, collateral, failures, now - (now if failed_at is None else failed_at))
+        waited_s = now - (now if failed_at is None else failed_at)
+        return _wait_for_culprit(running, view, collateral, failures, waited_s)
     if all(pod.succeeded for pod in view.pods.values()):
         return Finish(uids=running.uids)
     return _wait_within_limits(running, view, now)
 
 
-def gang_failures(view: GangView) -> tuple[WorkerFailure, ...]:
+def gang_failures(view: GangView, now: float) -> tuple[WorkerFailure, ...]:
     """Every failure that the view shows; a pod that is gone has failed unless it was seen to succeed."""
-    dead = (_failure(pod, gone=rank in view.gone) for rank, pod in sorted(view.pods.items()))
+    dead = (_failure(pod, now, gone=rank in view.gone) for rank, pod in sorted(view.pods.items()))
     return tuple(failure for failure in dead if failure is not None)
 
 
@@ -76,16 +77,28 @@ def describe(view: GangView) -> str:
     return "; ".join(f"worker {rank} {_state(pod)}" for rank, pod in sorted(view.pods.items()))
 
 
-def _failure(pod: PodSnapshot, *, gone: bool) -> WorkerFailure | None:
-    return failure_of(pod) or (vanished(pod) if gone and not pod.succeeded else None)
+def _failure(pod: PodSnapshot, now: float, *, gone: bool) -> WorkerFailure | None:
+    if (failure := failure_of(pod)) is not None or pod.succeeded:
+        return failure
+    if gone:
+        return vanished(pod)
+    given_up_at = overdue_at(pod)
+    return overdue(pod) if given_up_at is not None and now >= given_up_at else None
 
 
 def _wait_for_culprit(
-    running: RunningGang, collateral: WorkerFailure, failures: tuple[WorkerFailure, ...], waited_s: float
+    running: RunningGang,
+    view: GangView,
+    collateral: WorkerFailure,
+    failures: tuple[WorkerFailure, ...],
+    waited_s: float,
 ) -> Decision:
+    """Whoever is lost is to blame: a worker that ends badly yet, or else one of which nothing is heard."""
     if waited_s < BLAME_WINDOW_S and len(failures) < running.workers:
         return KeepWaiting(within_s=BLAME_WINDOW_S - waited_s)
-    return Fail(cause=collateral, failures=failures, others=running.workers - 1)
+    told = {failure.rank for failure in failures}
+    unheard = [silent(pod) for rank, pod in sorted(view.pods.items()) if rank not in told and not pod.succeeded]
+    return Fail(cause=first(unheard) or collateral, failures=(*failures, *unheard), others=running.workers - 1)
 
 
 def _wait_within_limits(running: RunningGang, view: GangView, now: float) -> Decision:
@@ -93,7 +106,8 @@ def _wait_within_limits(running: RunningGang, view: GangView, now: float) -> Dec
     for end, name in limits:
         if now >= end:
             return Abort(why=f"{name} passed: {describe(view)}")
-    return KeepWaiting(within_s=min((end - now for end, _ in limits), default=None))
+    moments = [end for end, _ in limits] + [at for pod in view.pods.values() if (at := overdue_at(pod)) is not None]
+    return KeepWaiting(within_s=min((moment - now for moment in moments), default=None))
 
 
 def _limits(running: RunningGang, view: GangView) -> list[tuple[float, str]]:

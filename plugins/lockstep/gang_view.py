@@ -21,8 +21,9 @@ class GangView:
     gone: frozenset[int] = field(default_factory=frozenset)
 
     @property
-    def all_gone(self) -> bool:
-        return len(self.gone) == len(self.pods)
+    def living(self) -> Mapping[str, PodSnapshot]:
+        """The pods that are there, by UID."""
+        return {pod.uid: pod for rank, pod in self.pods.items() if rank not in self.gone}
 
 
 def launched_view(running: RunningGang) -> GangView:

@@ -20,6 +20,7 @@ class PodSnapshot:
 
     `reason` and `message` are those of the ended container, or of the pod where no container says anything;
     `waiting_reason` and `waiting_message` tell why its container has not started, `unscheduled` why it has no node.
+    `deletion_due` is when the grace of a pod that is being deleted ends.
     """
 
     name: str
@@ -40,7 +41,11 @@ class PodSnapshot:
     unscheduled: str = ""
     disruption: str = ""
     memory_limit: str = ""
-    deleting: bool = False
+    deletion_due: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
 
     @property
     def succeeded(self) -> bool:
@@ -78,7 +83,7 @@ def snapshot(pod: Any) -> PodSnapshot:
         unscheduled=_unscheduled(status),
         disruption=_disruption(status),
         memory_limit=_memory_limit(pod),
-        deleting=metadata.deletion_timestamp is not None,
+        deletion_due=_epoch(metadata.deletion_timestamp),
     )
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lockstep.adoption import adoptable, next_attempt
@@ -32,7 +31,11 @@ CREATE_AT_ONCE = 16
 FAILED_GRACE_S = 5
 """Grace for the rest of a failed gang: what it could still save is behind its last backup, or equal to it."""
 CLEAN_UP_TIMEOUT_S = 60.0
+FORCED_TIMEOUT_S = 15.0
 TAIL_LINES = 20
+
+Pods = Mapping[str, PodSnapshot]
+"""Pods that are there, by UID."""
 
 
 async def launch(plan: GangPlan, cluster: Cluster, clock: Clock, deadline: float | None = None) -> RunningGang:
@@ -68,34 +71,16 @@ async def supervise(running: RunningGang, cluster: Cluster, clock: Clock) -> Fin
         except Exception as failure:
             await _note_failures(failure, remove(running.gang, cluster, FAILED_GRACE_S))  # the watch may be what failed
             raise
-        await _delete(watched, cluster, FAILED_GRACE_S)
+        await cluster.delete(running.gang, FAILED_GRACE_S)
+        await _see_gone(running.gang, cluster, events, FAILED_GRACE_S, watched.view.living)
         return finish
 
 
 async def remove(gang: GangId, cluster: Cluster, grace_s: int) -> None:
     """Delete the gang, whatever attempt, and wait until its pods are gone. Raises ClusterUnavailable if some stay."""
     await cluster.delete(gang, grace_s)
-    timeout_s = grace_s + CLEAN_UP_TIMEOUT_S
-    left: dict[str, PodSnapshot] = {}
-    try:
-        async with asyncio.timeout(timeout_s), aclosing(cluster.events(gang)) as events:
-            async for event in events:
-                left = _left(left, event)
-                if not left:
-                    return
-    except TimeoutError:
-        raise ClusterUnavailable(_still_there(left.values(), timeout_s)) from None
-
-
-def _left(before: dict[str, PodSnapshot], event: PodEvent) -> dict[str, PodSnapshot]:
-    """The pods by UID that are there after `event`."""
-    match event:
-        case PodsListed(pods):
-            return {pod.uid: pod for pod in pods}
-        case PodSeen(pod):
-            return {**before, pod.uid: pod}
-        case PodGone(pod):
-            return {uid: known for uid, known in before.items() if uid != pod.uid}
+    async with EventStream(cluster.events(gang)) as events:
+        await _see_gone(gang, cluster, events, grace_s)
 
 
 def _running(plan: GangPlan, pods: Sequence[PodSnapshot], *, launched_at: float, deadline: float | None) -> RunningGang:
@@ -173,9 +158,10 @@ async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
     running, failed_at = watched.running, None
     async with LogFollower(cluster, running.pod(0), prefix="[chief] ") as chief_log:
         while True:
-            if failed_at is None and gang_failures(watched.view):
-                failed_at = clock.now()
-            match decide(running, watched.view, now=clock.now(), failed_at=failed_at):
+            now = clock.now()
+            if failed_at is None and gang_failures(watched.view, now):
+                failed_at = now
+            match decide(running, watched.view, now=now, failed_at=failed_at):
                 case KeepWaiting(within_s=within_s):
                     if watched.view.pods[0].started:
                         chief_log.start()
@@ -207,25 +193,47 @@ def _others(count: int) -> str:
     return {0: "", 1: "; the other worker was ended with it"}.get(count, f"; the {count} others were ended with it")
 
 
-async def _delete(watched: _Watched, cluster: Cluster, grace_s: int) -> None:
-    """Delete the gang and wait, on the watch that is open already, until its pods are gone."""
-    await cluster.delete(watched.running.gang, grace_s)
+async def _see_gone(
+    gang: GangId, cluster: Cluster, events: EventStream, grace_s: int, left: Pods | None = None
+) -> None:
+    """Wait until the pods that are deleted, `left` if they are known, are gone; those of a lost node go by force."""
     timeout_s = grace_s + CLEAN_UP_TIMEOUT_S
+    if (left := await _left_after(timeout_s, events, left)) == {}:
+        return
+    log.warning("Not gone within %g s, so deleted by force: %s", timeout_s, _names(left))
+    await cluster.delete(gang, 0)
+    if (left := await _left_after(FORCED_TIMEOUT_S, events, left)) != {}:
+        raise ClusterUnavailable(
+            f"pods are still there {timeout_s + FORCED_TIMEOUT_S:g} s after their deletion was asked for: "
+            f"{_names(left)}; `kubectl describe pod` shows the finalizer that holds them"
+        )
+
+
+async def _left_after(timeout_s: float, events: EventStream, left: Pods | None) -> Pods | None:
+    """The pods that are still there after so long, or none of them earlier; unknown (None) until the first event."""
     try:
         async with asyncio.timeout(timeout_s):
-            while not watched.view.all_gone:
-                await watched.look()
+            while left is None or left:
+                if (event := await events.next_within(None)) is not None:
+                    left = _left(left or {}, event)
     except TimeoutError:
-        left = [pod for rank, pod in watched.view.pods.items() if rank not in watched.view.gone]
-        raise ClusterUnavailable(_still_there(left, timeout_s)) from None
+        pass
+    return left
 
 
-def _still_there(pods: Iterable[PodSnapshot], timeout_s: float) -> str:
-    names = ", ".join(pod.name for pod in pods)
-    return (
-        f"pods are still there {timeout_s:g} s after their deletion was asked for: {names}; "
-        "`kubectl describe pod` shows a finalizer or a lost node"
-    )
+def _left(before: Pods, event: PodEvent) -> Pods:
+    """The pods that are there after `event`."""
+    match event:
+        case PodsListed(pods):
+            return {pod.uid: pod for pod in pods}
+        case PodSeen(pod):
+            return {**before, pod.uid: pod}
+        case PodGone(pod):
+            return {uid: known for uid, known in before.items() if uid != pod.uid}
+
+
+def _names(pods: Pods | None) -> str:
+    return ", ".join(pod.name for pod in pods.values()) if pods else "pods that the API does not list"
 
 
 async def _note_failures(failure: Exception, clean_up: Awaitable[None]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import InvalidSpec
 from lockstep.parsing import unknown_key
+from lockstep.pod_security import RESTRICTED
 
 if TYPE_CHECKING:
     from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
@@ -74,7 +75,7 @@ def worker_operator(plan: GangPlan, worker: WorkerPod) -> KubernetesPodOperator:
 
     spec = plan.spec
     quantities = spec.resources.quantities()
-    options = {"automount_service_account_token": False} | checked_pod_options(spec.pod_options)
+    options = {"automount_service_account_token": False} | RESTRICTED | checked_pod_options(spec.pod_options)
     return KubernetesPodOperator(
         task_id=worker.name,
         name=worker.name,

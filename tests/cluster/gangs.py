@@ -25,12 +25,6 @@ CONN_ID = "lockstep_supervisor"
 SLEEP = "import time; print('ready'); time.sleep(600)"
 WAIT_S = 90.0
 
-# What pod security `restricted` asks of every pod.
-RESTRICTED = {
-    "security_context": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-    "container_security_context": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-}
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gangs:
@@ -49,7 +43,6 @@ class Gangs:
             "namespace": self.namespace,
             "service_account": TRAINER,
             "resources": {"cpu": "50m", "memory": "64Mi"},
-            "pod_options": RESTRICTED | given.pop("pod_options", {}),
         }
         gang = GangId(dag_id="real", run_id=uuid.uuid4().hex, task_id="train")
         return plan_gang(spec(**asked | given), gang, attempt=1)

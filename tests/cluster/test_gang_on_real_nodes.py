@@ -152,7 +152,7 @@ async def test_a_finalizer_holds_the_end_of_a_gang_until_it_is_taken_away(
         installation.kubectl("patch", held, '--patch={"metadata": {"finalizers": ["example.com/hold"]}}')
         supervised = asyncio.create_task(real_gangs.supervise(running))
         installation.kubectl("delete", f"pod/{plan.workers[1].name}", "--now", "--wait=false")
-        await real_gangs.seen(plan, lambda pods: [(pod.rank, pod.deleting) for pod in pods] == [(0, True)])
+        await real_gangs.seen(plan, lambda pods: [(pod.rank, bool(pod.deletion_due)) for pod in pods] == [(0, True)])
         assert not supervised.done()
         installation.kubectl("patch", held, "--type=merge", '--patch={"metadata": {"finalizers": null}}')
         with pytest.raises(GangLost, match=r"^worker 1 "):

@@ -18,7 +18,10 @@ from lockstep.pod_snapshot import PodSnapshot
 
 
 class MemoryCluster:
-    """See `lockstep.cluster.Cluster`. `fail_on` raises its error at the n-th call of an operation."""
+    """See `lockstep.cluster.Cluster`. `fail_on` raises its error at the n-th call of an operation.
+
+    With `keep_pods`, nodes do not answer: pods leave by force only.
+    """
 
     def __init__(self) -> None:
         self.service: str | None = None
@@ -79,7 +82,7 @@ class MemoryCluster:
     async def delete(self, gang: GangId, grace_s: int) -> None:
         self._request("delete")
         self.service = None
-        if not self.keep_pods:
+        if grace_s == 0 or not self.keep_pods:
             for pod in list(self.living.values()):
                 self.vanish(pod.rank)
 

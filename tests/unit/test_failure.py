@@ -30,7 +30,12 @@ from tests.unit.builders import failed, pod, running, succeeded
             "PreemptionByScheduler",
             id="a disruption outranks the exit code",
         ),
-        pytest.param(failed(0, exit_code=None, reason="Evicted"), FailureClass.INFRA, "Evicted", id="evicted"),
+        pytest.param(
+            failed(0, exit_code=None, reason="Evicted", message="The node was\n low on memory.\n"),
+            FailureClass.INFRA,
+            "Evicted: The node was low on memory.",
+            id="evicted: in one line, whatever the message's lines",
+        ),
         pytest.param(
             failed(0, exit_code=None, reason="UnexpectedAdmissionError", message="no device"),
             FailureClass.INFRA,

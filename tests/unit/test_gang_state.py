@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lockstep.failure import OVERDUE_S, FailureClass
 from lockstep.gang_state import BLAME_WINDOW_S, Abort, Fail, Finish, KeepWaiting, decide
 from lockstep.gang_view import GangView
 from tests.unit.builders import LAUNCHED_AT, failed, pod, running, running_gang, succeeded, view
@@ -54,7 +56,27 @@ def test_a_lost_peer_alone_waits_for_the_culprit_but_not_for_long() -> None:
     assert decide(gang, seen, now=LAUNCHED_AT, failed_at=LAUNCHED_AT) == KeepWaiting(within_s=BLAME_WINDOW_S)
     late = decide(gang, seen, now=LAUNCHED_AT + BLAME_WINDOW_S, failed_at=LAUNCHED_AT)
     assert isinstance(late, Fail)
-    assert late.cause.rank == 0
+    assert (late.cause.rank, len(late.failures)) == (1, 2)
+    assert "its node may be lost" in str(late.cause)
+
+
+def test_where_all_have_lost_a_peer_the_first_of_them_is_named() -> None:
+    seen = view(failed(0, exit_code=69, finished_at=9.0), failed(1, exit_code=69, finished_at=8.0))
+    decision = decide(running_gang(), seen, now=LAUNCHED_AT, failed_at=LAUNCHED_AT)
+    assert isinstance(decision, Fail)
+    assert (decision.cause.rank, decision.cause.kind) == (1, FailureClass.COLLATERAL)
+
+
+def test_a_pod_that_does_not_end_when_its_grace_has_is_given_up() -> None:
+    """Pods of a lost node stay as they were last seen; that they are to be deleted is all that changes."""
+    doomed = replace(running(1), deletion_due=LAUNCHED_AT + 30, disruption="DeletionByTaintManager")
+    gang, seen = running_gang(), view(running(0), doomed)
+    assert decide(gang, seen, now=LAUNCHED_AT) == KeepWaiting(within_s=30 + OVERDUE_S)
+    decision = decide(gang, seen, now=LAUNCHED_AT + 30 + OVERDUE_S)
+    assert isinstance(decision, Fail)
+    assert (
+        str(decision.cause) == "worker 1 (w1): DeletionByTaintManager: its pod was to end and its node does not answer"
+    )
 
 
 def test_the_cause_is_told_in_one_line() -> None:
@@ -97,18 +119,20 @@ def test_the_execution_timeout_ends_a_deferred_gang() -> None:
 
 
 ANY_POD = st.builds(
-    lambda phase, started, exit_code, waiting, disruption: {
+    lambda phase, started, exit_code, waiting, disruption, deletion_due: {
         "phase": phase,
         "started": started,
         "exit_code": exit_code,
         "waiting_reason": waiting,
         "disruption": disruption,
+        "deletion_due": deletion_due,
     },
     st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"]),
     st.booleans(),
     st.sampled_from([None, 0, 1, 42, 64, 69, 75, 137, 143, 255]),
     st.sampled_from(["", "ContainerCreating", "ErrImagePull"]),
     st.sampled_from(["", "EvictionByEvictionAPI"]),
+    st.sampled_from([None, LAUNCHED_AT + 30]),
 )
 
 

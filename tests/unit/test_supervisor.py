@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lockstep import supervisor
 from lockstep.cluster import AlreadyExists, LogLine
 from lockstep.errors import ClusterUnavailable, GangFailed, GangLost, GangTimedOut
 from lockstep.event_stream import EventStream
@@ -107,7 +108,7 @@ async def test_a_new_try_takes_over_a_gang_that_is_whole_and_well() -> None:
     [
         pytest.param(lambda cluster: cluster.vanish(1), id="a pod is missing"),
         pytest.param(lambda cluster: cluster.change(1, **KILLED), id="a pod has failed"),
-        pytest.param(lambda cluster: cluster.change(1, deleting=True), id="a pod is being deleted"),
+        pytest.param(lambda cluster: cluster.change(1, deletion_due=1_030.0), id="a pod is being deleted"),
         pytest.param(lambda cluster: cluster.change(1, spec="other"), id="a pod was launched with another spec"),
     ],
 )
@@ -197,6 +198,20 @@ async def test_a_launch_that_fails_half_way_leaves_nothing() -> None:
         await launch(plan(3), cluster, TickingClock())
     assert not cluster.living
     assert cluster.service is None
+
+
+async def test_pods_of_a_lost_node_are_removed_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody there says that they have ended, and nothing may start in their place before they are gone."""
+    monkeypatch.setattr(supervisor, "CLEAN_UP_TIMEOUT_S", 0.1 - supervisor.FAILED_GRACE_S)
+    cluster = MemoryCluster()
+    running = await launch(plan(), cluster, TickingClock())
+    cluster.change(1, **KILLED)
+    cluster.keep_pods = True
+    with pytest.raises(GangLost) as caught:
+        await supervise(running, cluster, TickingClock())
+    assert not hasattr(caught.value, "__notes__")
+    assert not cluster.living
+    assert cluster.requests["delete"] == 2
 
 
 async def test_a_failed_clean_up_is_noted_on_the_cause_and_never_raised_over_it() -> None:
