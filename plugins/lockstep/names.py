@@ -15,6 +15,7 @@ CONTRACT_VERSION = "1"
 LABEL_GANG = "lockstep/gang"
 LABEL_ATTEMPT = "lockstep/attempt"
 LABEL_RANK = "lockstep/rank"
+LABEL_GANG_SCHEDULER = "lockstep/gang-scheduler"
 ANNOTATION_RUN = "lockstep/run"
 ANNOTATION_SPEC = "lockstep/spec"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from lockstep import names
 
+ENDED = ("Succeeded", "Failed")
 DISRUPTIONS = ("DisruptionTarget", "TerminationTarget")
 
 
@@ -20,7 +21,8 @@ class PodSnapshot:
 
     `reason` and `message` are those of the ended container, or of the pod where no container says anything;
     `waiting_reason` and `waiting_message` tell why its container has not started, `unscheduled` why it has no node.
-    `deletion_due` is when the grace of a pod that is being deleted ends.
+    `deletion_due` is when the grace of a pod that is being deleted ends. `queued` pods are held back until there is room
+    for the whole gang.
     """
 
     name: str
@@ -42,10 +44,11 @@ class PodSnapshot:
     disruption: str = ""
     memory_limit: str = ""
     deletion_due: float | None = None
+    queued: bool = False
 
     @property
     def ended(self) -> bool:
-        return self.phase in ("Succeeded", "Failed")
+        return self.phase in ENDED
 
     @property
     def succeeded(self) -> bool:
@@ -84,6 +87,7 @@ def snapshot(pod: Any) -> PodSnapshot:
         disruption=_disruption(status),
         memory_limit=_memory_limit(pod),
         deletion_due=_epoch(metadata.deletion_timestamp),
+        queued=_queued(pod),
     )
 
 
@@ -91,6 +95,13 @@ def _container(pod: Any) -> Any:
     """The first container is the worker's; sidecars, where an admission webhook adds some, come after it."""
     wanted = pod.spec.containers[0].name
     return next((status for status in pod.status.container_statuses or () if status.name == wanted), None)
+
+
+def _queued(pod: Any) -> bool:
+    """Held by a gate, as queues do it, or not given a node by a scheduler that places a gang whole or not at all."""
+    placed_whole = names.LABEL_GANG_SCHEDULER in pod.metadata.labels
+    ended = pod.status.phase in ENDED
+    return bool(pod.spec.scheduling_gates) or (placed_whole and not pod.spec.node_name and not ended)
 
 
 def _conditions(status: Any, *types: str) -> list[Any]:
