@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from lockstep.gang_object import GangObject
 from lockstep.names import GangId
 from lockstep.pod_event import PodEvent
 from lockstep.pod_plan import GangPlan, WorkerPod
@@ -37,6 +38,9 @@ class Cluster(Protocol):
     async def create_service(self, plan: GangPlan) -> str | None:
         """Create the Service that owns the gang's pods and return its UID, or None if it already exists."""
 
+    async def create_object(self, plan: GangPlan, thing: GangObject, owner_uid: str) -> None:
+        """Create one further object, owned by the Service. Raises AlreadyExists if its name is taken by another's."""
+
     async def create_pod(self, plan: GangPlan, worker: WorkerPod, owner_uid: str) -> PodSnapshot:
         """Create one pod, owned by the Service. Raises AlreadyExists if its name is taken."""
 
@@ -52,8 +56,11 @@ class Cluster(Protocol):
     async def tail(self, pod: str, lines: int) -> Sequence[str]:
         """The last lines of a pod's log; empty where there is none to be had."""
 
-    async def delete(self, gang: GangId, grace_s: int) -> None:
-        """Ask for the Service and all pods of the gang to be deleted; what is gone already is fine."""
+    async def delete(self, gang: GangId, grace_s: int, launch: str | None = None) -> None:
+        """Ask for the Service and all pods of the gang to be deleted; what is gone already is fine.
+
+        With `launch`, the UID of a Service, only that one and its pods: a newer launch is left alone.
+        """
 
 
 class Clock(Protocol):

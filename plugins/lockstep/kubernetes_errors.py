@@ -32,13 +32,19 @@ def is_taken(refusal: Any) -> bool:
     return refusal.status == 409 and _status(refusal).get("reason") == "AlreadyExists"
 
 
+def is_replaced(refusal: Any) -> bool:
+    """Whether an object was not deleted because it is another one by now, of the same name."""
+    return refusal.status == 409 and "precondition" in status_message(refusal).lower()
+
+
 def is_brief(refusal: Any) -> bool:
     """Whether the same request may succeed soon.
 
     A 409 for any other reason is a lost race within the API server: pods that are created at the same time conflict
     on their namespace's ResourceQuota.
     """
-    return refusal.status in RETRIED_STATUSES or (refusal.status == 409 and not is_taken(refusal))
+    lost_race = refusal.status == 409 and not is_taken(refusal) and not is_replaced(refusal)
+    return refusal.status in RETRIED_STATUSES or lost_race
 
 
 def status_message(refusal: Any) -> str:

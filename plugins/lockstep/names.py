@@ -15,6 +15,7 @@ CONTRACT_VERSION = "1"
 LABEL_GANG = "lockstep/gang"
 LABEL_ATTEMPT = "lockstep/attempt"
 LABEL_RANK = "lockstep/rank"
+LABEL_LAUNCH = "lockstep/launch"
 LABEL_GANG_SCHEDULER = "lockstep/gang-scheduler"
 ANNOTATION_RUN = "lockstep/run"
 ANNOTATION_SPEC = "lockstep/spec"
@@ -81,9 +82,10 @@ def gang_labels(gang: GangId) -> dict[str, str]:
     }
 
 
-def gang_selector(gang: GangId) -> str:
-    """Selects the pods of all attempts."""
-    return f"{LABEL_GANG}={gang.name}"
+def gang_selector(gang: GangId, launch: str | None = None) -> str:
+    """Selects the pods of all launches, or of the one whose Service has the UID `launch`."""
+    gangs = f"{LABEL_GANG}={gang.name}"
+    return gangs if launch is None else f"{gangs},{LABEL_LAUNCH}={launch}"
 
 
 def dns_label(text: str, room: int) -> str:

@@ -21,8 +21,8 @@ class PodSnapshot:
 
     `reason` and `message` are those of the ended container, or of the pod where no container says anything;
     `waiting_reason` and `waiting_message` tell why its container has not started, `unscheduled` why it has no node.
-    `deletion_due` is when the grace of a pod that is being deleted ends. `queued` pods are held back until there is room
-    for the whole gang.
+    `launch` is the UID of the Service that owns it; `deletion_due` is when the grace of a pod that is being deleted ends. A `queued` pod is held back until there is
+    room for the whole gang.
     """
 
     name: str
@@ -30,6 +30,7 @@ class PodSnapshot:
     rank: int
     attempt: int
     phase: str
+    launch: str = ""
     node: str = ""
     spec: str = ""
     created_at: float | None = None
@@ -73,6 +74,7 @@ def snapshot(pod: Any) -> PodSnapshot:
         rank=int(metadata.labels[names.LABEL_RANK]),
         attempt=int(metadata.labels[names.LABEL_ATTEMPT]),
         phase=status.phase or "Unknown",
+        launch=metadata.labels.get(names.LABEL_LAUNCH, ""),
         node=pod.spec.node_name or "",
         spec=(metadata.annotations or {}).get(names.ANNOTATION_SPEC, ""),
         created_at=_epoch(metadata.creation_timestamp),

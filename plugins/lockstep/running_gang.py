@@ -13,7 +13,9 @@ from lockstep.training_spec import Timeouts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunningGang:
-    """One attempt of `gang`. `uids` are its pods', by rank; `launched_at` and `deadline` are seconds since the epoch.
+    """One attempt of `gang`, owned by the Service whose UID is `launch`. `uids` are its pods', by rank.
+
+    `launched_at` and `deadline` are seconds since the epoch.
 
     `deadline` is the end of Airflow's `execution_timeout`, which Airflow does not enforce while a task is deferred.
     """
@@ -21,6 +23,7 @@ class RunningGang:
     gang: GangId
     namespace: str
     attempt: int
+    launch: str
     uids: tuple[str, ...]
     timeouts: Timeouts
     launched_at: float

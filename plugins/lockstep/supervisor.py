@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from lockstep.adoption import adoptable, next_attempt
@@ -19,10 +19,9 @@ from lockstep.failure import USERS_TO_MEND
 from lockstep.gang_state import Abort, Fail, Finish, KeepWaiting, decide, gang_failures
 from lockstep.gang_view import GangView, launched_view, observe
 from lockstep.log_follower import LogFollower
-from lockstep.names import GangId
-from lockstep.pod_event import PodEvent, PodGone, PodSeen, PodsListed
 from lockstep.pod_plan import GangPlan, WorkerPod, replan
 from lockstep.pod_snapshot import PodSnapshot
+from lockstep.removal import Removal, remove
 from lockstep.running_gang import RunningGang
 
 log = logging.getLogger(__name__)
@@ -30,12 +29,7 @@ log = logging.getLogger(__name__)
 CREATE_AT_ONCE = 16
 FAILED_GRACE_S = 5
 """Grace for the rest of a failed gang: what it could still save is behind its last backup, or equal to it."""
-CLEAN_UP_TIMEOUT_S = 60.0
-FORCED_TIMEOUT_S = 15.0
 TAIL_LINES = 20
-
-Pods = Mapping[str, PodSnapshot]
-"""Pods that are there, by UID."""
 
 
 async def launch(plan: GangPlan, cluster: Cluster, clock: Clock, deadline: float | None = None) -> RunningGang:
@@ -69,18 +63,13 @@ async def supervise(running: RunningGang, cluster: Cluster, clock: Clock) -> Fin
         try:
             finish = await _watch(watched, cluster, clock)
         except Exception as failure:
-            await _note_failures(failure, remove(running.gang, cluster, FAILED_GRACE_S))  # the watch may be what failed
+            # On a watch of its own: this one may be what failed.
+            await _note_failures(failure, remove(running.gang, cluster, FAILED_GRACE_S, running.launch))
             raise
-        await cluster.delete(running.gang, FAILED_GRACE_S)
-        await _see_gone(running.gang, cluster, events, FAILED_GRACE_S, watched.view.living)
+        removal = Removal(running.gang, running.launch, FAILED_GRACE_S)
+        await removal.ask(cluster)
+        await removal.see(cluster, events, watched.view.living)
         return finish
-
-
-async def remove(gang: GangId, cluster: Cluster, grace_s: int) -> None:
-    """Delete the gang, whatever attempt, and wait until its pods are gone. Raises ClusterUnavailable if some stay."""
-    await cluster.delete(gang, grace_s)
-    async with EventStream(cluster.events(gang)) as events:
-        await _see_gone(gang, cluster, events, grace_s)
 
 
 def _running(plan: GangPlan, pods: Sequence[PodSnapshot], *, launched_at: float, deadline: float | None) -> RunningGang:
@@ -89,6 +78,7 @@ def _running(plan: GangPlan, pods: Sequence[PodSnapshot], *, launched_at: float,
         gang=plan.gang,
         namespace=plan.spec.namespace,
         attempt=by_rank[0].attempt,
+        launch=by_rank[0].launch,
         uids=tuple(pod.uid for pod in by_rank),
         timeouts=plan.spec.timeouts,
         launched_at=launched_at,
@@ -126,6 +116,9 @@ async def _create_gang(plan: GangPlan, owner_uid: str, cluster: Cluster) -> tupl
 
 
 async def _create_pods(plan: GangPlan, owner_uid: str, cluster: Cluster) -> list[PodSnapshot]:
+    """The pods, once all is there that must be there before them."""
+    for thing in plan.objects:
+        await cluster.create_object(plan, thing, owner_uid)
     at_once = asyncio.Semaphore(CREATE_AT_ONCE)
 
     async def create(worker: WorkerPod) -> PodSnapshot:
@@ -191,49 +184,6 @@ async def _explained(failed: Fail, view: GangView, cluster: Cluster) -> Lockstep
 
 def _others(count: int) -> str:
     return {0: "", 1: "; the other worker was ended with it"}.get(count, f"; the {count} others were ended with it")
-
-
-async def _see_gone(
-    gang: GangId, cluster: Cluster, events: EventStream, grace_s: int, left: Pods | None = None
-) -> None:
-    """Wait until the pods that are deleted, `left` if they are known, are gone; those of a lost node go by force."""
-    timeout_s = grace_s + CLEAN_UP_TIMEOUT_S
-    if (left := await _left_after(timeout_s, events, left)) == {}:
-        return
-    log.warning("Not gone within %g s, so deleted by force: %s", timeout_s, _names(left))
-    await cluster.delete(gang, 0)
-    if (left := await _left_after(FORCED_TIMEOUT_S, events, left)) != {}:
-        raise ClusterUnavailable(
-            f"pods are still there {timeout_s + FORCED_TIMEOUT_S:g} s after their deletion was asked for: "
-            f"{_names(left)}; `kubectl describe pod` shows the finalizer that holds them"
-        )
-
-
-async def _left_after(timeout_s: float, events: EventStream, left: Pods | None) -> Pods | None:
-    """The pods that are still there after so long, or none of them earlier; unknown (None) until the first event."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            while left is None or left:
-                if (event := await events.next_within(None)) is not None:
-                    left = _left(left or {}, event)
-    except TimeoutError:
-        pass
-    return left
-
-
-def _left(before: Pods, event: PodEvent) -> Pods:
-    """The pods that are there after `event`."""
-    match event:
-        case PodsListed(pods):
-            return {pod.uid: pod for pod in pods}
-        case PodSeen(pod):
-            return {**before, pod.uid: pod}
-        case PodGone(pod):
-            return {uid: known for uid, known in before.items() if uid != pod.uid}
-
-
-def _names(pods: Pods | None) -> str:
-    return ", ".join(pod.name for pod in pods.values()) if pods else "pods that the API does not list"
 
 
 async def _note_failures(failure: Exception, clean_up: Awaitable[None]) -> None:

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from lockstep import names
 from lockstep.errors import InvalidSpec
 from lockstep.parsing import unknown_key
 from lockstep.pod_security import RESTRICTED
@@ -37,15 +38,19 @@ _LIFE_CYCLE = frozenset(
 
 
 def pod_manifest(plan: GangPlan, worker: WorkerPod, owner_uid: str) -> dict[str, Any]:
-    """The pod as the API wants it, owned by the gang's Service. `owner_uid` is the Service's."""
+    """The pod as the API wants it, owned by the gang's Service. `owner_uid` is the Service's, and names the launch."""
     from kubernetes.client import ApiClient
 
     pod = worker_operator(plan, worker).build_pod_request_obj(dry_run=True)
     manifest: dict[str, Any] = ApiClient().sanitize_for_serialization(pod)
-    manifest["metadata"]["ownerReferences"] = [
-        {"apiVersion": "v1", "kind": "Service", "name": plan.service, "uid": owner_uid, "blockOwnerDeletion": False}
-    ]
-    return manifest
+    manifest["metadata"]["labels"][names.LABEL_LAUNCH] = owner_uid
+    return owned(manifest, plan, owner_uid)
+
+
+def owned(manifest: dict[str, Any], plan: GangPlan, owner_uid: str) -> dict[str, Any]:
+    """`manifest` as an object that goes with the gang's Service, whose UID is `owner_uid`."""
+    owner = {"apiVersion": "v1", "kind": "Service", "name": plan.service, "uid": owner_uid, "blockOwnerDeletion": False}
+    return manifest | {"metadata": manifest["metadata"] | {"ownerReferences": [owner]}}
 
 
 def service_manifest(plan: GangPlan) -> dict[str, Any]:
@@ -53,8 +58,6 @@ def service_manifest(plan: GangPlan) -> dict[str, Any]:
 
     Addresses are published before a pod is ready, because the workers look each other up in order to become ready.
     """
-    from lockstep import names
-
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -31,6 +31,7 @@ def running_gang(workers: int = 2, **given: Any) -> RunningGang:
         gang=GANG,
         namespace="default",
         attempt=1,
+        launch="service-1",
         uids=tuple(uid(rank) for rank in range(workers)),
         timeouts=timeouts,
         launched_at=LAUNCHED_AT,

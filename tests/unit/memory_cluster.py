@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from lockstep.cluster import AlreadyExists, LogLine
+from lockstep.gang_object import GangObject
 from lockstep.names import ANNOTATION_SPEC, GangId
 from lockstep.pod_event import PodEvent, PodGone, PodSeen, PodsListed
 from lockstep.pod_plan import GangPlan, WorkerPod
@@ -25,6 +26,7 @@ class MemoryCluster:
 
     def __init__(self) -> None:
         self.service: str | None = None
+        self.objects: list[GangObject] = []
         self.living: dict[str, PodSnapshot] = {}
         self.requests: Counter[str] = Counter()
         self.fail_on: dict[tuple[str, int], Exception] = {}
@@ -43,6 +45,10 @@ class MemoryCluster:
         self.service = f"service-{next(self._uids)}"
         return self.service
 
+    async def create_object(self, plan: GangPlan, thing: GangObject, owner_uid: str) -> None:
+        self._request("create_object")
+        self.objects.append(thing)
+
     async def create_pod(self, plan: GangPlan, worker: WorkerPod, owner_uid: str) -> PodSnapshot:
         self._request("create_pod")
         await asyncio.sleep(0)
@@ -53,6 +59,7 @@ class MemoryCluster:
             uid=f"uid-{next(self._uids)}",
             rank=worker.rank,
             attempt=plan.attempt,
+            launch=owner_uid,
             phase="Pending",
             spec=worker.annotations[ANNOTATION_SPEC],
         )
@@ -79,11 +86,12 @@ class MemoryCluster:
     async def tail(self, pod: str, lines: int) -> Sequence[str]:
         return (f"last words of {pod}",)
 
-    async def delete(self, gang: GangId, grace_s: int) -> None:
+    async def delete(self, gang: GangId, grace_s: int, launch: str | None = None) -> None:
         self._request("delete")
-        self.service = None
+        if launch in (None, self.service):
+            self.service = None
         if grace_s == 0 or not self.keep_pods:
-            for pod in list(self.living.values()):
+            for pod in [pod for pod in self.living.values() if launch in (None, pod.launch)]:
                 self.vanish(pod.rank)
 
     def change(self, rank: int, **status: Any) -> None:

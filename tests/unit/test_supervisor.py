@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from lockstep import supervisor
+from lockstep import removal, supervisor
 from lockstep.cluster import AlreadyExists, LogLine
 from lockstep.errors import ClusterUnavailable, GangFailed, GangLost, GangTimedOut
 from lockstep.event_stream import EventStream
+from lockstep.gang_object import GangObject
 from lockstep.parsing import parse, to_json
 from lockstep.pod_event import PodEvent, PodsListed
 from lockstep.pod_plan import GangPlan, plan_gang
@@ -43,6 +45,18 @@ async def test_a_launch_creates_exactly_one_pod_a_worker_and_one_service() -> No
     running = await launch(plan(3), cluster, TickingClock())
     assert dict(cluster.requests) == {"create_service": 1, "create_pod": 3}
     assert running.uids == tuple(pod.uid for pod in sorted(cluster.living.values(), key=lambda pod: pod.rank))
+
+
+async def test_further_objects_are_there_before_the_pods_in_the_order_of_the_plan() -> None:
+    cluster = MemoryCluster()
+    things = tuple(
+        GangObject(plural="things", manifest={"apiVersion": "x/v1", "kind": "Thing", "metadata": {"name": name}})
+        for name in ("first", "second")
+    )
+    cluster.fail_on["create_pod", 1] = ClusterUnavailable("no answer")
+    with pytest.raises(ClusterUnavailable, match="no answer"):
+        await launch(replace(plan(), objects=things), cluster, TickingClock())
+    assert [thing.name for thing in cluster.objects] == ["first", "second"]
 
 
 async def test_success_removes_the_gang_and_names_the_pods_that_prove_it() -> None:
@@ -202,7 +216,7 @@ async def test_a_launch_that_fails_half_way_leaves_nothing() -> None:
 
 async def test_pods_of_a_lost_node_are_removed_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody there says that they have ended, and nothing may start in their place before they are gone."""
-    monkeypatch.setattr(supervisor, "CLEAN_UP_TIMEOUT_S", 0.1 - supervisor.FAILED_GRACE_S)
+    monkeypatch.setattr(removal, "CLEAN_UP_TIMEOUT_S", 0.1 - supervisor.FAILED_GRACE_S)
     cluster = MemoryCluster()
     running = await launch(plan(), cluster, TickingClock())
     cluster.change(1, **KILLED)

@@ -41,7 +41,7 @@ class GangTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         gang, cluster = self._gang(), self._cluster()
         async with cluster.connected():
-            await cluster.delete(gang.gang, gang.timeouts.grace_s)
+            await cluster.delete(gang.gang, gang.timeouts.grace_s, gang.launch)
         self.log.info("The task was ended by a person; the pods of %s are being deleted", gang.gang)
 
     def _gang(self) -> RunningGang:
