@@ -15,25 +15,26 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from airflow.providers.cncf.kubernetes.kubernetes_helper_functions import WaitRetryAfterOrExponential
-from kubernetes_asyncio.client import CoreV1Api
+from kubernetes_asyncio.client import CoreV1Api, CustomObjectsApi, V1DeleteOptions, V1Preconditions
 from kubernetes_asyncio.client.exceptions import ApiException
 from kubernetes_asyncio.client.rest import RESTResponse
 from kubernetes_asyncio.watch import Watch
-from tenacity import AsyncRetrying, retry_if_exception, stop_before_delay
+from tenacity import AsyncRetrying, retry_if_exception, retry_if_exception_type, stop_before_delay, wait_fixed
 
 from lockstep.cluster import AlreadyExists, LogLine
 from lockstep.errors import ClusterUnavailable
 from lockstep.kubernetes_client import open_client
-from lockstep.kubernetes_errors import as_lockstep_error, is_brief, is_taken
+from lockstep.kubernetes_errors import as_lockstep_error, is_brief, is_replaced, is_taken
 from lockstep.log_lines import log_lines
 from lockstep.names import gang_selector
 from lockstep.pod_event import PodEvent, PodGone, PodSeen, PodsListed
 from lockstep.pod_snapshot import PodSnapshot, snapshot
-from lockstep.worker_pod import CONTAINER, pod_manifest, service_manifest
+from lockstep.worker_pod import CONTAINER, owned, pod_manifest, service_manifest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
+    from lockstep.gang_object import GangObject
     from lockstep.names import GangId
     from lockstep.pod_plan import GangPlan, WorkerPod
 
@@ -49,6 +50,8 @@ SILENCE_S = 150.0
 LOG_SILENCE_S = 300.0
 """A log without a word for this long is asked for anew: what lies between forgets idle connections without a word."""
 REWATCH_PAUSE_S = 0.5
+LEFTOVER_S = 30.0
+"""How long an object of a former launch may take to go: it is collected as soon as its Service is gone."""
 CLOCK_SKEW_S = 60
 """How far the clocks of a node and of Airflow may be apart without losing a line of a log that is taken up again."""
 
@@ -81,6 +84,11 @@ class KubernetesCluster:
             return None
         return str(service.metadata.uid)
 
+    async def create_object(self, plan: GangPlan, thing: GangObject, owner_uid: str) -> None:
+        async for attempt in _while_taken():
+            with attempt:
+                await self._create_object(thing, owned(thing.manifest, plan, owner_uid), owner_uid)
+
     async def create_pod(self, plan: GangPlan, worker: WorkerPod, owner_uid: str) -> PodSnapshot:
         manifest = pod_manifest(plan, worker, owner_uid)
         try:
@@ -93,6 +101,18 @@ class KubernetesCluster:
             if pod is None or owner_uid not in {owner.uid for owner in pod.metadata.owner_references or ()}:
                 raise
         return snapshot(pod)
+
+    async def _create_object(self, thing: GangObject, manifest: dict[str, Any], owner_uid: str) -> None:
+        place = {"group": thing.group, "version": thing.version, "plural": thing.plural}
+        try:
+            await self._call("create_namespaced_custom_object", f"create {thing}", body=manifest, **place)
+        except AlreadyExists:
+            found = await self._call(
+                "get_namespaced_custom_object", f"read {thing}", name=thing.name, missing_is_fine=True, **place
+            )
+            owners = found["metadata"].get("ownerReferences", ()) if found else ()
+            if owner_uid not in {owner["uid"] for owner in owners}:
+                raise
 
     async def pods(self, gang: GangId) -> Sequence[PodSnapshot]:
         return (await self._list(gang))[0]
@@ -138,15 +158,19 @@ class KubernetesCluster:
             return ()
         return tuple(text.splitlines())
 
-    async def delete(self, gang: GangId, grace_s: int) -> None:
+    async def delete(self, gang: GangId, grace_s: int, launch: str | None = None) -> None:
         await self._call(
             "delete_collection_namespaced_pod",
             f"delete the pods of {gang.name}",
-            label_selector=gang_selector(gang),
+            label_selector=gang_selector(gang, launch),
             grace_period_seconds=grace_s,
         )
         await self._call(
-            "delete_namespaced_service", f"delete Service {gang.name}", name=gang.name, missing_is_fine=True
+            "delete_namespaced_service",
+            f"delete Service {gang.name}",
+            name=gang.name,
+            body=V1DeleteOptions(preconditions=V1Preconditions(uid=launch)) if launch else None,
+            missing_is_fine=True,
         )
 
     async def _list(self, gang: GangId, *, patience_s: float = RETRY_FOR_S) -> tuple[list[PodSnapshot], str]:
@@ -205,7 +229,7 @@ class KubernetesCluster:
                 with attempt:
                     return await self._authenticated(operation, arguments)
         except ApiException as refusal:
-            if refusal.status == 404 and missing_is_fine:
+            if missing_is_fine and (refusal.status == 404 or is_replaced(refusal)):
                 return None
             if is_taken(refusal):
                 raise AlreadyExists(doing) from refusal
@@ -227,7 +251,8 @@ class KubernetesCluster:
         return await self._request(self._core, operation, arguments)
 
     async def _request(self, core: CoreV1Api, operation: str, arguments: dict[str, Any]) -> Any:
-        answer = await getattr(core, operation)(namespace=self._namespace, **arguments)
+        api = core if hasattr(core, operation) else CustomObjectsApi(core.api_client)
+        answer = await getattr(api, operation)(namespace=self._namespace, **arguments)
         if isinstance(answer, aiohttp.ClientResponse) and answer.status >= 400:
             # The client raises for no answer that is streamed; a refusal would be read as a log, or as pods.
             raise ApiException(http_resp=RESTResponse(answer, await answer.read()))  # type: ignore[arg-type]
@@ -248,6 +273,16 @@ def _retrying(patience_s: float) -> AsyncRetrying:
         retry=retry_if_exception(_brief),
         wait=WaitRetryAfterOrExponential(),
         stop=stop_before_delay(patience_s),
+        reraise=True,
+    )
+
+
+def _while_taken() -> AsyncRetrying:
+    """What a former launch left has lost its owner, and goes soon."""
+    return AsyncRetrying(
+        retry=retry_if_exception_type(AlreadyExists),
+        wait=wait_fixed(1.0),
+        stop=stop_before_delay(LEFTOVER_S),
         reraise=True,
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from lockstep import names
+from lockstep.gang_object import GangObject
 from lockstep.names import GangId
 from lockstep.parsing import to_json
 from lockstep.tf_config import tf_config
@@ -34,7 +35,7 @@ class WorkerPod:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GangPlan:
-    """One attempt of a gang: a headless Service called `service`, which owns the `workers`."""
+    """One attempt of a gang: a headless Service called `service`, which owns the `objects` and the `workers`."""
 
     gang: GangId
     attempt: int
@@ -42,6 +43,7 @@ class GangPlan:
     service: str
     labels: dict[str, str]
     workers: tuple[WorkerPod, ...]
+    objects: tuple[GangObject, ...] = ()
 
 
 def plan_gang(spec: TrainingSpec, gang: GangId, *, attempt: int, loopback_ports: Sequence[int] = ()) -> GangPlan:

@@ -64,6 +64,8 @@ class ScriptedApi:
     script: dict[str, deque[Answer]] = field(default_factory=lambda: defaultdict(deque))
     requests: Counter[str] = field(default_factory=Counter)
     queries: dict[str, dict[str, str]] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
+    bodies: dict[str, Any] = field(default_factory=dict)
 
     def answers(self, kind: str, *answers: Answer) -> None:
         self.script[kind].extend(answers)
@@ -72,6 +74,9 @@ class ScriptedApi:
         kind = _kind(request)
         self.requests[kind] += 1
         self.queries[kind] = dict(request.query)
+        self.paths[kind] = request.path
+        if request.can_read_body:
+            self.bodies[kind] = await request.json()
         scripted = self.script[kind]
         return await _sent(scripted.popleft() if len(scripted) > 1 else scripted[0], request)
 

@@ -8,8 +8,10 @@ from contextlib import aclosing
 
 import pytest
 
+from lockstep import kubernetes_cluster
 from lockstep.cluster import AlreadyExists, LogLine
 from lockstep.errors import ClusterUnavailable, NotPermitted
+from lockstep.gang_object import GangObject
 from lockstep.kubernetes_cluster import KubernetesCluster
 from lockstep.pod_event import PodGone, PodsListed
 from lockstep.pod_plan import plan_gang
@@ -26,6 +28,10 @@ from tests.unit.scripted_api import (
 )
 
 PLAN = plan_gang(spec(), GANG, attempt=1)
+POLICY = GangObject(
+    plural="networkpolicies",
+    manifest={"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "gang-1"}},
+)
 DELETED = {"type": "DELETED", "object": pod_object(1)}
 TOO_BUSY = Answer(status=429, lines=("Too many requests, please try again later.",))
 LOGGED = Answer(lines=("2026-12-01T12:00:00.5Z first\n", "2026-12-01T12:00:01Z second\n"))
@@ -156,3 +162,42 @@ async def test_a_conflict_that_does_not_end_may_be_tried_again(
     api.answers("list", refusal(409, "Conflict"))
     with pytest.raises(ClusterUnavailable):
         await anext(cluster.events(GANG))
+
+
+def owned_by(uid: str) -> Answer:
+    return document({"kind": "NetworkPolicy", "metadata": {"name": "gang-1", "ownerReferences": [{"uid": uid}]}})
+
+
+async def test_a_further_object_is_created_with_the_gang_s_service_as_its_owner(
+    api: ScriptedApi, cluster: KubernetesCluster
+) -> None:
+    api.answers("create", document({}, 201))
+    await cluster.create_object(PLAN, POLICY, "owner")
+    (owner,) = api.bodies["create"]["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Service", PLAN.service, "owner")
+    assert api.paths["create"] == "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
+
+
+async def test_an_object_whose_creation_was_answered_late_is_ours(api: ScriptedApi, cluster: KubernetesCluster) -> None:
+    api.answers("create", refusal(409, "AlreadyExists"))
+    api.answers("read", owned_by("owner"))
+    await cluster.create_object(PLAN, POLICY, "owner")
+    assert api.requests["create"] == 1
+
+
+async def test_an_object_that_a_former_launch_left_is_waited_for(api: ScriptedApi, cluster: KubernetesCluster) -> None:
+    """It has lost its owner, and will be collected; the new gang must not rely on it."""
+    api.answers("create", refusal(409, "AlreadyExists"), document({}, 201))
+    api.answers("read", owned_by("another"))
+    await cluster.create_object(PLAN, POLICY, "owner")
+    assert api.requests["create"] == 2
+
+
+async def test_an_object_of_somebody_else_is_told(
+    api: ScriptedApi, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_cluster, "LEFTOVER_S", 0)
+    api.answers("create", refusal(409, "AlreadyExists"))
+    api.answers("read", owned_by("another"))
+    with pytest.raises(AlreadyExists, match="create NetworkPolicy gang-1"):
+        await cluster.create_object(PLAN, POLICY, "owner")
