@@ -79,4 +79,5 @@ def test_what_a_run_left_is_checked_registered_once_and_announced(
     assert damaged["tasks"] == {"check_sharding": "success", "validate": "failed", "register": "upstream_failed"}
     assert damaged["xcoms"]["check_sharding.return_value"]["policy"] == "DATA"
     assert damaged["events"] == []
+    assert "XCom not found" not in log
     assert "model/saved_model.pb has 9 bytes, the manifest says 13" in log

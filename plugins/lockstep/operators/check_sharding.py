@@ -55,7 +55,7 @@ class CheckShardingOperator(BaseOperator):
             report = _divide(asked.train_data, "train_data", workers=asked.workers, policy=asked.sharding)
             if asked.eval_data:
                 _divide(asked.eval_data, "eval_data", workers=1, policy="data")
-        self.log.info("%d files for %d workers: %s", report.files, report.workers, report.reason)
+        self.log.info("Sharding: %s", report.reason)
         return report.to_xcom()
 
 

@@ -110,7 +110,11 @@ class GangOperator(BaseOperator):
 
     def run_url(self, context: Context) -> str:
         """The run directory of this task instance."""
-        return self.run_directory or run_url(required(deployment().run_root, "run_root"), gang_of(context))
+        return self.directory_of(context["ti"])
+
+    def directory_of(self, ti: Any) -> str:
+        """The same, for whoever has no more than the key of the task instance (`lockstep.links`)."""
+        return self.run_directory or run_url(required(deployment().run_root, "run_root"), gang_id(ti))
 
     def run_gang(self, plan: GangPlan, context: Context) -> Any:
         """Launch the gang and see it through; does not return where the task is deferred."""
@@ -213,7 +217,10 @@ class GangOperator(BaseOperator):
 
 def gang_of(context: Context) -> GangId:
     """The gang of this task instance: the same one in every try."""
-    ti = context["ti"]
+    return gang_id(context["ti"])
+
+
+def gang_id(ti: Any) -> GangId:
     return GangId(
         dag_id=ti.dag_id, run_id=ti.run_id, task_id=ti.task_id, map_index=-1 if ti.map_index is None else ti.map_index
     )

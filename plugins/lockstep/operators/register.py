@@ -56,6 +56,11 @@ class RegisterModelOperator(BaseOperator):
         self.alias = alias
         self.mlflow_tracking_uri = mlflow_tracking_uri
         self.experiment = experiment
+        self.page: str | None = None
+
+    def directory_of(self, ti: object) -> str | None:
+        """The run directory that was validated (`lockstep.links`)."""
+        return self.validated.get("run_directory") if isinstance(self.validated, Mapping) else None
 
     def execute(self, context: Context) -> dict[str, Any]:
         from lockstep.model_registry import ModelRegistry
@@ -67,6 +72,7 @@ class RegisterModelOperator(BaseOperator):
             tracking_uri = self.mlflow_tracking_uri or deployment().mlflow_tracking_uri
             registry = ModelRegistry(required(tracking_uri, "mlflow_tracking_uri"))
             version = registry.register(self._registration(run, validated, context))
+        self.page = version.page
         self._announce(version, context)
         return asdict(version) | {"run_directory": validated.run_directory}
 

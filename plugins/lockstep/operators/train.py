@@ -67,5 +67,5 @@ class DistributedTrainingOperator(GangOperator):
         report = plan_sharding(
             CloudStorage().glob(pattern), workers=spec.workers, policy=spec.training.sharding, source=str(pattern)
         )
-        self.log.info("Sharding %s: %s", report.policy, report.reason)
+        self.log.info("Sharding: %s", report.reason)
         RunDirectory.at(spec.run_directory).claim(spec.request())
