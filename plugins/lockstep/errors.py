@@ -6,6 +6,8 @@ values of environment variables, tokens or connection passwords.
 
 from __future__ import annotations
 
+from lockstep.failure_class import FailureClass
+
 
 class LockstepError(Exception):
     """Base of all errors raised here; `retryable` tells Airflow whether another try can help."""
@@ -26,17 +28,28 @@ class NotPermitted(LockstepError):
     """An identity lacks a right, or what it should use does not exist: mend the installation."""
 
 
-class GangFailed(LockstepError):
+class GangEnded(LockstepError):
+    """The gang ended without success. `kind` says whose business it is, `step` is the last that was heard of.
+
+    Without a `kind` the gang is not started anew within the same Airflow try.
+    """
+
+    def __init__(self, message: str, *, kind: FailureClass | None = None, step: int | None = None) -> None:
+        super().__init__(message)
+        self.kind, self.step = kind, step
+
+
+class GangFailed(GangEnded):
     """The user's code or data ended the gang: the same request would fail again."""
 
 
-class GangLost(LockstepError):
+class GangLost(GangEnded):
     """The infrastructure ended the gang, or never started it: another try may succeed."""
 
     retryable = True
 
 
-class GangTimedOut(LockstepError):
+class GangTimedOut(GangEnded):
     """A time limit passed; another try may succeed."""
 
     retryable = True

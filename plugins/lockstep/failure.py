@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
+from lockstep.failure_class import FailureClass
 from lockstep.pod_snapshot import PodSnapshot
 from lockstep.termination_message import read_termination_message
 
@@ -19,26 +19,13 @@ EXIT_SIGKILL = 137
 
 DISRUPTED_REASONS = frozenset({"Evicted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated"})
 BROKEN_IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+WRONG_IMAGE_WORDS = ("invalid", "never", "not found", "no such", "unknown", "denied", "unauthorized", "forbidden")
 BROKEN_CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-
-
-class FailureClass(StrEnum):
-    """Who can mend it. Collateral died of a peer's death and is never blamed."""
-
-    RESOURCE = "resource"
-    INFRA = "infra"
-    CONFIG = "config"
-    USER = "user"
-    STALL = "stall"
-    COLLATERAL = "collateral"
 
 
 OVERDUE_S = 30.0
 """How long after the end of its grace a pod that still counts as running is given up: kubelets end containers at that
 moment and report it within seconds, and the clocks of node, control plane and Airflow may differ."""
-
-
-USERS_TO_MEND = frozenset({FailureClass.RESOURCE, FailureClass.CONFIG, FailureClass.USER})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,10 +75,16 @@ def failure_of(pod: PodSnapshot) -> WorkerFailure | None:
     if pod.failed:
         return _classify_ended(pod)
     if pod.waiting_reason in BROKEN_IMAGE_REASONS:
-        return _failure(pod, FailureClass.CONFIG, f"its image cannot be pulled: {_waiting(pod)}")
+        return _failure(pod, _image_failure(pod), f"its image cannot be pulled: {_waiting(pod)}")
     if pod.waiting_reason in BROKEN_CONFIG_REASONS:
         return _failure(pod, FailureClass.CONFIG, f"its container cannot be started: {_waiting(pod)}")
     return None
+
+
+def _image_failure(pod: PodSnapshot) -> FailureClass:
+    """A registry that says no will say so again; one that cannot be reached may be there in a moment."""
+    said = f"{pod.waiting_reason} {pod.waiting_message}".lower()
+    return FailureClass.CONFIG if any(word in said for word in WRONG_IMAGE_WORDS) else FailureClass.SUSPECT
 
 
 def culprit(failures: Iterable[WorkerFailure]) -> WorkerFailure | None:
@@ -116,7 +109,7 @@ def _classify_ended(pod: PodSnapshot) -> WorkerFailure:
         return _failure(pod, FailureClass.INFRA, f"{pod.disruption or pod.reason}{_because(pod.message)}")
     if pod.exit_code is None:
         reason = pod.reason or "no reason given"
-        return _failure(pod, FailureClass.INFRA, f"failed before its container ran: {reason}{_because(pod.message)}")
+        return _failure(pod, FailureClass.SUSPECT, f"failed before its container ran: {reason}{_because(pod.message)}")
     return _classify_exit_code(pod, pod.exit_code)
 
 
@@ -128,7 +121,7 @@ def _classify_exit_code(pod: PodSnapshot, exit_code: int) -> WorkerFailure:
         EXIT_STALLED: FailureClass.STALL,
         EXIT_STOPPED: FailureClass.INFRA,
         EXIT_TENSORFLOW_PREEMPTED: FailureClass.INFRA,
-        EXIT_SIGKILL: FailureClass.INFRA,
+        EXIT_SIGKILL: FailureClass.SUSPECT,
     }
     message = read_termination_message(pod.message)
     # Who is killed says nothing of it; Kubernetes then offers the end of the log, which is about something else.

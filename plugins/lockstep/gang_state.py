@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockstep.failure import WorkerFailure, culprit, failure_of, first, overdue, overdue_at, silent, vanished
+from lockstep.failure_class import FailureClass
 from lockstep.gang_view import GangView
 from lockstep.pod_snapshot import PodSnapshot
 from lockstep.running_gang import RunningGang
@@ -42,12 +43,23 @@ class Fail:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Abort:
-    """A time limit passed: `why` names the limit, and what each worker was waiting for."""
+    """A time limit passed: `why` names the limit, and what each worker was waiting for.
+
+    `kind` is set where a new start may help.
+    """
 
     why: str
+    kind: FailureClass | None = None
 
 
 Decision = KeepWaiting | Finish | Fail | Abort
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    ends_at: float
+    name: str
+    kind: FailureClass | None = None
 
 
 def decide(running: RunningGang, view: GangView, *, now: float, failed_at: float | None = None) -> Decision:
@@ -102,27 +114,36 @@ def _wait_for_culprit(
 
 
 def _wait_within_limits(running: RunningGang, view: GangView, now: float) -> Decision:
-    limits = _limits(running, view)
-    for end, name in limits:
-        if now >= end:
-            return Abort(why=f"{name} passed: {describe(view)}")
-    moments = [end for end, _ in limits] + [at for pod in view.pods.values() if (at := overdue_at(pod)) is not None]
+    limits = [_limit_now(running, view), *_limits_of_task(running)]
+    for limit in limits:
+        if limit is not None and now >= limit.ends_at:
+            return Abort(why=f"{limit.name} passed: {describe(view)}", kind=limit.kind)
+    moments = [limit.ends_at for limit in limits if limit is not None]
+    moments += [at for pod in view.pods.values() if (at := overdue_at(pod)) is not None]
     return KeepWaiting(within_s=min((moment - now for moment in moments), default=None))
 
 
-def _limits(running: RunningGang, view: GangView) -> list[tuple[float, str]]:
-    """When each limit in force ends, and what to call it."""
-    timeouts, limits = running.timeouts, []
+def _limit_now(running: RunningGang, view: GangView) -> _Limit | None:
+    """The limit on what the gang does now: wait in a queue, start, or run."""
+    timeouts = running.timeouts
+    if view.queued:
+        return _Limit(running.launched_at + timeouts.queue_s, f"the queue timeout of {timeouts.queue_s:g} s")
     if not all(pod.started for pod in view.pods.values()):
-        limits.append((running.launched_at + timeouts.startup_s, f"the startup timeout of {timeouts.startup_s:g} s"))
-    if timeouts.run_s is not None:
-        limits.append((running.launched_at + timeouts.run_s, f"the run timeout of {timeouts.run_s:g} s"))
-    if running.deadline is not None:
-        limits.append((running.deadline, "the task's execution_timeout"))
-    return limits
+        name = f"the startup timeout of {timeouts.startup_s:g} s"
+        return _Limit(view.startup_from + timeouts.startup_s, name, FailureClass.INFRA)
+    if timeouts.run_s is None:
+        return None
+    started_at = max(pod.started_at or running.launched_at for pod in view.pods.values())
+    return _Limit(started_at + timeouts.run_s, f"the run timeout of {timeouts.run_s:g} s")
+
+
+def _limits_of_task(running: RunningGang) -> list[_Limit]:
+    return [] if running.deadline is None else [_Limit(running.deadline, "the task's execution_timeout")]
 
 
 def _state(pod: PodSnapshot) -> str:
+    if pod.queued:
+        return f"waits in the queue{f': {pod.unscheduled}' if pod.unscheduled else ''}"
     if pod.unscheduled:
         return f"cannot be scheduled: {pod.unscheduled}"
     if pod.waiting_reason:

@@ -15,10 +15,19 @@ from lockstep.running_gang import RunningGang
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GangView:
-    """The latest snapshot of each rank, and the ranks whose pod is no more."""
+    """The latest snapshot of each rank, and the ranks whose pod is no more.
 
+    The start-up clock runs since `startup_from` (seconds since the epoch): no time in a queue counts.
+    """
+
+    startup_from: float
     pods: Mapping[int, PodSnapshot]
     gone: frozenset[int] = field(default_factory=frozenset)
+
+    @property
+    def queued(self) -> bool:
+        """Whether a queue holds any of the pods back."""
+        return any(pod.queued for pod in self.living.values())
 
     @property
     def living(self) -> Mapping[str, PodSnapshot]:
@@ -26,18 +35,24 @@ class GangView:
         return {pod.uid: pod for rank, pod in self.pods.items() if rank not in self.gone}
 
 
-def launched_view(running: RunningGang) -> GangView:
-    """The view right after the launch: every pod exists, none has been looked at yet."""
+def launched_view(running: RunningGang, now: float) -> GangView:
+    """The view as its watch begins: every pod exists, none has been looked at yet."""
     return GangView(
+        startup_from=now,
         pods={
             rank: PodSnapshot(name=running.pod(rank), uid=uid, rank=rank, attempt=running.attempt, phase="Pending")
             for rank, uid in enumerate(running.uids)
-        }
+        },
     )
 
 
-def observe(view: GangView, event: PodEvent) -> GangView:
+def observe(view: GangView, event: PodEvent, now: float) -> GangView:
     """The view after `event`. A full listing shows by absence which pods are gone."""
+    view = _changed(view, event)
+    return replace(view, startup_from=now) if view.queued else view
+
+
+def _changed(view: GangView, event: PodEvent) -> GangView:
     match event:
         case PodSeen(pod):
             return _seen(view, pod)

@@ -35,6 +35,7 @@ class PodSnapshot:
     spec: str = ""
     created_at: float | None = None
     started: bool = False
+    started_at: float | None = None
     exit_code: int | None = None
     reason: str = ""
     message: str = ""
@@ -79,6 +80,9 @@ def snapshot(pod: Any) -> PodSnapshot:
         spec=(metadata.annotations or {}).get(names.ANNOTATION_SPEC, ""),
         created_at=_epoch(metadata.creation_timestamp),
         started=bool(state and (state.running or terminated)),
+        started_at=_epoch(state.running.started_at if state.running else terminated.started_at if terminated else None)
+        if state
+        else None,
         exit_code=terminated.exit_code if terminated else None,
         reason=(terminated.reason if terminated else None) or status.reason or "",
         message=(terminated.message if terminated else None) or status.message or "",

@@ -15,7 +15,7 @@ from lockstep.adoption import adoptable, next_attempt
 from lockstep.cluster import AlreadyExists, Clock, Cluster
 from lockstep.errors import ClusterUnavailable, GangFailed, GangLost, GangTimedOut, LockstepError
 from lockstep.event_stream import EventStream
-from lockstep.failure import USERS_TO_MEND
+from lockstep.failure_class import USERS_TO_MEND
 from lockstep.gang_state import Abort, Fail, Finish, KeepWaiting, decide, gang_failures
 from lockstep.gang_view import GangView, launched_view, observe
 from lockstep.log_follower import LogFollower
@@ -59,7 +59,7 @@ async def supervise(running: RunningGang, cluster: Cluster, clock: Clock) -> Fin
     Raises GangFailed (its user can mend it), GangLost or GangTimedOut (another try may help), ClusterUnavailable.
     """
     async with EventStream(cluster.events(running.gang)) as events:
-        watched = _Watched(running=running, events=events, view=launched_view(running))
+        watched = _Watched(running=running, events=events, view=launched_view(running, clock.now()))
         try:
             finish = await _watch(watched, cluster, clock)
         except Exception as failure:
@@ -141,10 +141,10 @@ class _Watched:
     events: EventStream
     view: GangView
 
-    async def look(self, within_s: float | None = None) -> None:
+    async def look(self, clock: Clock, within_s: float | None = None) -> None:
         """Take in the next event, if one comes in time."""
         if (event := await self.events.next_within(within_s)) is not None:
-            self.view = observe(self.view, event)
+            self.view = observe(self.view, event, clock.now())
 
 
 async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
@@ -158,7 +158,7 @@ async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
                 case KeepWaiting(within_s=within_s):
                     if watched.view.pods[0].started:
                         chief_log.start()
-                    await watched.look(within_s)
+                    await watched.look(clock, within_s)
                 case Finish() as finish:
                     await chief_log.drain()
                     log.info("All %d workers of %s have succeeded", running.workers, running.gang)
@@ -166,8 +166,8 @@ async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
                 case Fail() as failed:
                     await chief_log.drain()
                     raise await _explained(failed, watched.view, cluster)
-                case Abort(why=why):
-                    raise GangTimedOut(f"{running.gang}: {why}")
+                case Abort(why=why, kind=kind):
+                    raise GangTimedOut(f"{running.gang}: {why}", kind=kind)
 
 
 async def _explained(failed: Fail, view: GangView, cluster: Cluster) -> LockstepError:
@@ -179,7 +179,7 @@ async def _explained(failed: Fail, view: GangView, cluster: Cluster) -> Lockstep
     elif tail := await cluster.tail(view.pods[failed.cause.rank].name, TAIL_LINES):
         log.info("The last lines of worker %d:\n%s", failed.cause.rank, "\n".join(tail))
     kind = GangFailed if failed.cause.kind in USERS_TO_MEND else GangLost
-    return kind(f"{failed.cause}{_others(failed.others)}")
+    return kind(f"{failed.cause}{_others(failed.others)}", kind=failed.cause.kind, step=failed.cause.step)
 
 
 def _others(count: int) -> str:

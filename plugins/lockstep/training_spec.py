@@ -17,6 +17,8 @@ from lockstep.parsing import STRICT_KEYS, to_json
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
+GangScheduling = Literal["kueue", "volcano", "coscheduling", "native"]
+HAVE_QUEUES: tuple[GangScheduling, ...] = ("kueue", "volcano")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,10 +70,15 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeouts:
-    """Seconds. `startup_s` and `run_s` count from the launch; `grace_s` is what a worker has to save and leave."""
+    """Seconds. `grace_s` is what a worker has to save and leave.
+
+    `queue_s` is how long a queue may hold the gang back, `startup_s` how long all containers may then take to run, and
+    `run_s` how long they may run.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT_KEYS
 
+    queue_s: Seconds = 86_400.0
     startup_s: Seconds = 600.0
     run_s: Seconds | None = None
     rendezvous_s: Seconds = 300.0
@@ -97,13 +104,29 @@ class TrainingSpec:
     port: Annotated[int, Field(ge=1, le=65535)] = 2222
     rendezvous: Literal["service", "loopback"] = "service"
     timeouts: Timeouts = field(default_factory=Timeouts)
+    gang_scheduling: GangScheduling | None = None
+    gang_queue: Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] | None = None
     pod_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         GsUrl.parse(self.run_directory, what="run_directory")
         if reserved := sorted(name for name in self.env if name == "TF_CONFIG" or name.startswith("LOCKSTEP_")):
             raise InvalidSpec(f"env: {', '.join(reserved)}: set by Lockstep for each worker; remove it from env")
+        self._check_scheduling()
 
     def request(self) -> dict[str, Any]:
         """What of this decides the outcome, and so may not change within a run directory (`spec.json`)."""
         return {"schema": 1, "workers": self.workers, "training": to_json(self.training)}
+
+    def _check_scheduling(self) -> None:
+        chosen = self.gang_scheduling
+        if chosen == "kueue" and self.gang_queue is None:
+            raise InvalidSpec("gang_queue: gang_scheduling 'kueue' needs the name of a LocalQueue of the namespace")
+        if self.gang_queue is not None and chosen not in HAVE_QUEUES:
+            without = f"gang_scheduling {chosen!r} has no queues" if chosen else "no gang_scheduling is given"
+            raise InvalidSpec(f"gang_queue: {without}; leave it out, or choose one of {', '.join(HAVE_QUEUES)}")
+        if chosen and self.rendezvous == "loopback":
+            raise InvalidSpec(
+                f"gang_scheduling: {chosen!r} takes the pods of a gang for alike, and rendezvous 'loopback' gives each "
+                "its own port of one machine, where nothing is to be scheduled; leave gang_scheduling out there"
+            )

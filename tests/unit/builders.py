@@ -49,7 +49,7 @@ def pod(rank: int, **status: Any) -> PodSnapshot:
 
 
 def running(rank: int) -> PodSnapshot:
-    return pod(rank, phase="Running", started=True)
+    return pod(rank, phase="Running", started=True, started_at=LAUNCHED_AT)
 
 
 def succeeded(rank: int) -> PodSnapshot:
@@ -61,4 +61,4 @@ def failed(rank: int, *, exit_code: int | None = 1, **status: Any) -> PodSnapsho
 
 
 def view(*pods: PodSnapshot, gone: tuple[int, ...] = ()) -> GangView:
-    return GangView(pods={pod.rank: pod for pod in pods}, gone=frozenset(gone))
+    return GangView(startup_from=LAUNCHED_AT, pods={pod.rank: pod for pod in pods}, gone=frozenset(gone))

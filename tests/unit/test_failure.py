@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.failure import FailureClass, failure_of
+from lockstep.failure import failure_of
+from lockstep.failure_class import FailureClass
 from lockstep.pod_snapshot import PodSnapshot
 from tests.unit.builders import failed, pod, running, succeeded
 
@@ -38,7 +39,7 @@ from tests.unit.builders import failed, pod, running, succeeded
         ),
         pytest.param(
             failed(0, exit_code=None, reason="UnexpectedAdmissionError", message="no device"),
-            FailureClass.INFRA,
+            FailureClass.SUSPECT,
             "failed before its container ran: UnexpectedAdmissionError: no device",
             id="no container statuses",
         ),
@@ -50,11 +51,11 @@ from tests.unit.builders import failed, pod, running, succeeded
         pytest.param(failed(0, exit_code=143), FailureClass.INFRA, "exit code 143", id="stopped, state saved"),
         pytest.param(failed(0, exit_code=42), FailureClass.INFRA, "exit code 42", id="TensorFlow's preemption handler"),
         pytest.param(
-            failed(0, exit_code=137), FailureClass.INFRA, "killed (SIGKILL)", id="killed, memory not to blame"
+            failed(0, exit_code=137), FailureClass.SUSPECT, "killed (SIGKILL)", id="killed, memory not to blame"
         ),
         pytest.param(
             failed(0, exit_code=137, message="step 12 of 40\n"),
-            FailureClass.INFRA,
+            FailureClass.SUSPECT,
             "exit code 137: killed (SIGKILL)",
             id="killed: the end of its log is no reason",
         ),
@@ -63,6 +64,12 @@ from tests.unit.builders import failed, pod, running, succeeded
             FailureClass.CONFIG,
             "its image cannot be pulled: ImagePullBackOff: no such image",
             id="an image that does not exist",
+        ),
+        pytest.param(
+            pod(0, waiting_reason="ErrImagePull", waiting_message="dial tcp: connection refused"),
+            FailureClass.SUSPECT,
+            "its image cannot be pulled: ErrImagePull: dial tcp: connection refused",
+            id="a registry that does not answer",
         ),
         pytest.param(
             failed(0, exit_code=2, message="Traceback\nKeyError: 'x'\n"),

@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.failure import OVERDUE_S, FailureClass
+from lockstep.failure import OVERDUE_S
+from lockstep.failure_class import FailureClass
 from lockstep.gang_state import BLAME_WINDOW_S, Abort, Fail, Finish, KeepWaiting, decide
-from lockstep.gang_view import GangView
+from lockstep.gang_view import GangView, launched_view, observe
+from lockstep.pod_event import PodSeen
+from lockstep.training_spec import Timeouts
 from tests.unit.builders import LAUNCHED_AT, failed, pod, running, running_gang, succeeded, view
+
+QUEUED = pod(1, queued=True, unscheduled="gated")
 
 
 @pytest.mark.parametrize(
@@ -92,6 +97,9 @@ def test_the_cause_is_told_in_one_line() -> None:
     [
         pytest.param({"startup_s": 60}, view(running(0), pod(1)), 60, "startup timeout of 60 s", id="never started"),
         pytest.param({"run_s": 90}, view(running(0), running(1)), 90, "run timeout of 90 s", id="ran too long"),
+        pytest.param(
+            {"queue_s": 40, "startup_s": 5}, view(running(0), QUEUED), 40, "queue timeout of 40 s", id="never admitted"
+        ),
     ],
 )
 def test_a_limit_that_passes_aborts_and_says_what_each_worker_waited_for(
@@ -104,6 +112,18 @@ def test_a_limit_that_passes_aborts_and_says_what_each_worker_waited_for(
     assert isinstance(passed, Abort)
     assert named in passed.why
     assert "worker 0 is Running; worker 1" in passed.why
+
+
+def test_time_in_a_queue_is_no_start_up_time() -> None:
+    """The start-up clock starts when the gates are lifted, whoever watches then."""
+    gang = running_gang(timeouts={"startup_s": 60})
+    queued = observe(launched_view(gang, LAUNCHED_AT), PodSeen(QUEUED), now=LAUNCHED_AT + 3_000)
+    assert decide(gang, queued, now=LAUNCHED_AT + 3_000) == KeepWaiting(within_s=Timeouts().queue_s - 3_000)
+    admitted = observe(queued, PodSeen(pod(1)), now=LAUNCHED_AT + 3_010)
+    assert decide(gang, admitted, now=LAUNCHED_AT + 3_010) == KeepWaiting(within_s=50.0)
+    late = decide(gang, admitted, now=LAUNCHED_AT + 3_060)
+    assert isinstance(late, Abort)
+    assert late.kind is FailureClass.INFRA
 
 
 def test_the_startup_timeout_is_over_once_all_have_started() -> None:
