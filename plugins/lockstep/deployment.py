@@ -7,7 +7,9 @@ and on a cluster. Set them in airflow.cfg or as `AIRFLOW__LOCKSTEP__RUN_ROOT` an
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from lockstep.errors import InvalidSpec
 from lockstep.parsing import parse
@@ -17,8 +19,12 @@ SECTION = "lockstep"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deployment:
-    """`run_root` is the gs://bucket/prefix under which runs write; `image` the trainer's. None: each DAG must say."""
+    """`run_root` is the gs://bucket/prefix under which runs write; `image` the trainer's. None: each DAG must say.
 
+    `installation` names this Airflow, where several share a namespace.
+    """
+
+    installation: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")] = "airflow"
     kubernetes_conn_id: str = "kubernetes_default"
     namespace: str = "default"
     service_account: str | None = None

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 CONTRACT_VERSION = "1"
 
 LABEL_GANG = "lockstep/gang"
+LABEL_INSTALLATION = "lockstep/installation"
 LABEL_ATTEMPT = "lockstep/attempt"
 LABEL_RANK = "lockstep/rank"
 LABEL_LAUNCH = "lockstep/launch"
 LABEL_GANG_SCHEDULER = "lockstep/gang-scheduler"
 ANNOTATION_RUN = "lockstep/run"
 ANNOTATION_SPEC = "lockstep/spec"
+ANNOTATION_TASK_INSTANCE = "lockstep/task-instance"
 
 ENV_CONTRACT = "LOCKSTEP_CONTRACT"
 ENV_RUN_DIRECTORY = "LOCKSTEP_RUN_DIRECTORY"
@@ -37,17 +39,21 @@ _DIGEST_LENGTH = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GangId:
-    """Which task instance a gang belongs to; the same for every Airflow try and every attempt of the gang."""
+    """Which task instance a gang belongs to; the same for every Airflow try and every attempt of the gang.
+
+    `installation` tells Airflows apart that share a namespace.
+    """
 
     dag_id: str
     run_id: str
     task_id: str
     map_index: int = -1
+    installation: str = "airflow"
 
     @property
     def name(self) -> str:
         """A DNS label, readable at its start and unique by its end: `<dag>-<task>-<digest>`."""
-        identity = "\0".join((self.dag_id, self.run_id, self.task_id, str(self.map_index)))
+        identity = "\0".join((self.installation, self.dag_id, self.run_id, self.task_id, str(self.map_index)))
         digest = hashlib.sha256(identity.encode()).hexdigest()[:_DIGEST_LENGTH]
         room = MAX_NAME - _ROOM_FOR_ATTEMPT_AND_RANK - _DIGEST_LENGTH - 1
         readable = dns_label(f"{self.dag_id}-{self.task_id}", room)
@@ -76,6 +82,7 @@ def gang_labels(gang: GangId) -> dict[str, str]:
     """Labels of all objects of a gang. The three Airflow ones have the keys that KubernetesPodOperator uses."""
     return {
         LABEL_GANG: gang.name,
+        LABEL_INSTALLATION: gang.installation,
         "dag_id": label_value(gang.dag_id),
         "run_id": label_value(gang.run_id),
         "task_id": label_value(gang.task_id),
@@ -86,6 +93,11 @@ def gang_selector(gang: GangId, launch: str | None = None) -> str:
     """Selects the pods of all launches, or of the one whose Service has the UID `launch`."""
     gangs = f"{LABEL_GANG}={gang.name}"
     return gangs if launch is None else f"{gangs},{LABEL_LAUNCH}={launch}"
+
+
+def installation_selector(installation: str) -> str:
+    """Selects what belongs to any gang of one Airflow."""
+    return f"{LABEL_GANG},{LABEL_INSTALLATION}={installation}"
 
 
 def dns_label(text: str, room: int) -> str:

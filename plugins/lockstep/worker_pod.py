@@ -7,12 +7,13 @@ to the supervisor, because the operator's own life cycle assumes one pod for a t
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lockstep import names
 from lockstep.errors import InvalidSpec
-from lockstep.parsing import unknown_key
+from lockstep.parsing import to_json, unknown_key
 from lockstep.pod_security import RESTRICTED
 
 if TYPE_CHECKING:
@@ -57,11 +58,17 @@ def service_manifest(plan: GangPlan) -> dict[str, Any]:
     """The headless Service: gives the pods their names in DNS and owns them.
 
     Addresses are published before a pod is ready, because the workers look each other up in order to become ready.
+    The annotation says whose the gang is; labels are too short for that.
     """
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": plan.service, "namespace": plan.spec.namespace, "labels": names.gang_labels(plan.gang)},
+        "metadata": {
+            "name": plan.service,
+            "namespace": plan.spec.namespace,
+            "labels": names.gang_labels(plan.gang),
+            "annotations": {names.ANNOTATION_TASK_INSTANCE: json.dumps(to_json(plan.gang), sort_keys=True)},
+        },
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,

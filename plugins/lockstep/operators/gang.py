@@ -222,7 +222,11 @@ def gang_of(context: Context) -> GangId:
 
 def gang_id(ti: Any) -> GangId:
     return GangId(
-        dag_id=ti.dag_id, run_id=ti.run_id, task_id=ti.task_id, map_index=-1 if ti.map_index is None else ti.map_index
+        dag_id=ti.dag_id,
+        run_id=ti.run_id,
+        task_id=ti.task_id,
+        map_index=-1 if ti.map_index is None else ti.map_index,
+        installation=deployment().installation,
     )
 
 
