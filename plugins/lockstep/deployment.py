@@ -13,6 +13,7 @@ from pydantic import Field
 
 from lockstep.errors import InvalidSpec
 from lockstep.parsing import parse
+from lockstep.training_spec import GangScheduling
 
 SECTION = "lockstep"
 
@@ -31,6 +32,8 @@ class Deployment:
     image: str | None = None
     run_root: str | None = None
     rendezvous: Literal["service", "loopback"] = "service"
+    gang_scheduling: GangScheduling | None = None
+    gang_queue: str | None = None
     mlflow_tracking_uri: str | None = None
 
 
@@ -54,3 +57,13 @@ def required(value: str | None, key: str) -> str:
         f"no {key} is given: pass {key}= to the operator, or set {key} in Airflow's configuration section [{SECTION}] "
         f"(environment variable AIRFLOW__{SECTION.upper()}__{key.upper()})"
     )
+
+
+def chosen_scheduling(site: Deployment, scheduling: str | None, queue: str | None) -> dict[str, str | None]:
+    """What a task says of its gang's scheduling, or else the deployment; `none` undoes the deployment's choice.
+
+    The deployment's queue belongs to the deployment's scheduling, and to no other.
+    """
+    chosen = scheduling or site.gang_scheduling
+    inherited = site.gang_queue if chosen == site.gang_scheduling else None
+    return {"gang_scheduling": None if chosen == "none" else chosen, "gang_queue": queue or inherited}

@@ -22,7 +22,8 @@ from kubernetes_asyncio.watch import Watch
 from tenacity import AsyncRetrying, retry_if_exception, retry_if_exception_type, stop_before_delay, wait_fixed
 
 from lockstep.cluster import AlreadyExists, LogLine
-from lockstep.errors import ClusterUnavailable
+from lockstep.errors import ClusterUnavailable, InvalidSpec
+from lockstep.gang_scheduling import ignored
 from lockstep.kubernetes_client import open_client
 from lockstep.kubernetes_errors import as_lockstep_error, is_brief, is_replaced, is_taken
 from lockstep.log_lines import log_lines
@@ -85,9 +86,16 @@ class KubernetesCluster:
         return str(service.metadata.uid)
 
     async def create_object(self, plan: GangPlan, thing: GangObject, owner_uid: str) -> None:
-        async for attempt in _while_taken():
-            with attempt:
-                await self._create_object(thing, owned(thing.manifest, plan, owner_uid), owner_uid)
+        for offered in thing.in_versions():
+            async for attempt in _while_taken():
+                with attempt:
+                    served = await self._create_object(offered, owned(offered.manifest, plan, owner_uid), owner_uid)
+            if served:
+                return
+        raise InvalidSpec(
+            f"the cluster does not know {thing.plural} of {thing.group} in version "
+            f"{' or '.join(offered.version for offered in thing.in_versions())}; they come with {thing.provider}"
+        )
 
     async def create_pod(self, plan: GangPlan, worker: WorkerPod, owner_uid: str) -> PodSnapshot:
         manifest = pod_manifest(plan, worker, owner_uid)
@@ -100,12 +108,17 @@ class KubernetesCluster:
             )
             if pod is None or owner_uid not in {owner.uid for owner in pod.metadata.owner_references or ()}:
                 raise
+        if (wrong := ignored(plan.spec, pod.metadata.labels)) is not None:
+            raise InvalidSpec(wrong)
         return snapshot(pod)
 
-    async def _create_object(self, thing: GangObject, manifest: dict[str, Any], owner_uid: str) -> None:
-        place = {"group": thing.group, "version": thing.version, "plural": thing.plural}
+    async def _create_object(self, thing: GangObject, manifest: dict[str, Any], owner_uid: str) -> bool:
+        """Whether the cluster serves such objects; the namespace is there, as its Service is."""
+        place: dict[str, Any] = {"group": thing.group, "version": thing.version, "plural": thing.plural}
         try:
-            await self._call("create_namespaced_custom_object", f"create {thing}", body=manifest, **place)
+            created = await self._call(
+                "create_namespaced_custom_object", f"create {thing}", body=manifest, missing_is_fine=True, **place
+            )
         except AlreadyExists:
             found = await self._call(
                 "get_namespaced_custom_object", f"read {thing}", name=thing.name, missing_is_fine=True, **place
@@ -113,6 +126,8 @@ class KubernetesCluster:
             owners = found["metadata"].get("ownerReferences", ()) if found else ()
             if owner_uid not in {owner["uid"] for owner in owners}:
                 raise
+            return True
+        return created is not None
 
     async def pods(self, gang: GangId) -> Sequence[PodSnapshot]:
         return (await self._list(gang))[0]

@@ -69,6 +69,11 @@ def service_name(gang: GangId) -> str:
     return gang.name
 
 
+def group_name(gang: GangId, attempt: int) -> str:
+    """What a scheduler that places gangs whole calls this one; another for each attempt, since groups outlive pods."""
+    return f"{gang.name}-{attempt}"
+
+
 def worker_name(gang: GangId, attempt: int, rank: int) -> str:
     return f"{gang.name}-{attempt}-w{rank}"
 

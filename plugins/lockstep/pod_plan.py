@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from lockstep import names
 from lockstep.gang_object import GangObject
+from lockstep.gang_scheduling import Group, membership
 from lockstep.names import GangId
 from lockstep.parsing import to_json
 from lockstep.tf_config import tf_config
@@ -35,7 +36,10 @@ class WorkerPod:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GangPlan:
-    """One attempt of a gang: a headless Service called `service`, which owns the `objects` and the `workers`."""
+    """One attempt of a gang: a headless Service called `service`, which owns the `objects` and the `workers`.
+
+    `pod_spec` is what every pod's spec has beyond what KubernetesPodOperator puts there.
+    """
 
     gang: GangId
     attempt: int
@@ -44,6 +48,7 @@ class GangPlan:
     labels: dict[str, str]
     workers: tuple[WorkerPod, ...]
     objects: tuple[GangObject, ...] = ()
+    pod_spec: dict[str, Any] = field(default_factory=dict)
 
 
 def plan_gang(spec: TrainingSpec, gang: GangId, *, attempt: int, loopback_ports: Sequence[int] = ()) -> GangPlan:
@@ -51,6 +56,7 @@ def plan_gang(spec: TrainingSpec, gang: GangId, *, attempt: int, loopback_ports:
     addresses = _addresses(spec, gang, attempt, loopback_ports)
     labels = names.gang_labels(gang) | {names.LABEL_ATTEMPT: str(attempt)}
     annotations = {names.ANNOTATION_RUN: str(gang), names.ANNOTATION_SPEC: spec_digest(spec)}
+    member = membership(spec, Group(name=names.group_name(gang, attempt), size=spec.workers, labels=labels))
     return GangPlan(
         gang=gang,
         attempt=attempt,
@@ -62,12 +68,14 @@ def plan_gang(spec: TrainingSpec, gang: GangId, *, attempt: int, loopback_ports:
                 rank=rank,
                 name=names.worker_name(gang, attempt, rank),
                 address=addresses[rank],
-                labels=labels | {names.LABEL_RANK: str(rank)},
-                annotations=annotations,
+                labels=labels | {names.LABEL_RANK: str(rank)} | member.labels,
+                annotations=annotations | member.annotations,
                 env=spec.env | _contract_env(spec, attempt, rank) | _tf_config_env(addresses, rank),
             )
             for rank in range(spec.workers)
         ),
+        objects=() if member.pod_group is None else (member.pod_group,),
+        pod_spec=member.pod_spec,
     )
 
 

@@ -45,6 +45,7 @@ def pod_manifest(plan: GangPlan, worker: WorkerPod, owner_uid: str) -> dict[str,
     pod = worker_operator(plan, worker).build_pod_request_obj(dry_run=True)
     manifest: dict[str, Any] = ApiClient().sanitize_for_serialization(pod)
     manifest["metadata"]["labels"][names.LABEL_LAUNCH] = owner_uid
+    manifest["spec"] = plan.pod_spec | manifest["spec"]
     return owned(manifest, plan, owner_uid)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lockstep import kubernetes_cluster
 from lockstep.cluster import AlreadyExists, LogLine
-from lockstep.errors import ClusterUnavailable, NotPermitted
+from lockstep.errors import ClusterUnavailable, InvalidSpec, NotPermitted
 from lockstep.gang_object import GangObject
 from lockstep.kubernetes_cluster import KubernetesCluster
 from lockstep.pod_event import PodGone, PodsListed
@@ -201,3 +201,35 @@ async def test_an_object_of_somebody_else_is_told(
     api.answers("read", owned_by("another"))
     with pytest.raises(AlreadyExists, match="create NetworkPolicy gang-1"):
         await cluster.create_object(PLAN, POLICY, "owner")
+
+
+NATIVE = plan_gang(spec(gang_scheduling="native"), GANG, attempt=1)
+NOT_SERVED = Answer(status=404, lines=("404 page not found",))
+
+
+async def test_a_pod_group_is_created_in_the_version_that_the_cluster_serves(
+    api: ScriptedApi, cluster: KubernetesCluster
+) -> None:
+    api.answers("create", NOT_SERVED, document({}, 201))
+    await cluster.create_object(NATIVE, NATIVE.objects[0], "owner")
+    assert api.paths["create"] == "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/podgroups"
+    assert api.bodies["create"]["apiVersion"] == "scheduling.k8s.io/v1alpha3"
+
+
+async def test_a_scheduler_that_the_cluster_does_not_have_is_named(
+    api: ScriptedApi, cluster: KubernetesCluster
+) -> None:
+    api.answers("create", NOT_SERVED)
+    with pytest.raises(
+        InvalidSpec, match=r"podgroups of scheduling.k8s.io in version v1beta1 or v1alpha3; .* Kubernetes 1.37"
+    ):
+        await cluster.create_object(NATIVE, NATIVE.objects[0], "owner")
+
+
+async def test_a_pod_that_kueue_leaves_alone_does_not_run_past_the_queue(
+    api: ScriptedApi, cluster: KubernetesCluster
+) -> None:
+    queued = plan_gang(spec(gang_scheduling="kueue", gang_queue="lockstep"), GANG, attempt=1)
+    api.answers("create", document(pod_object(), 201))
+    with pytest.raises(InvalidSpec, match="Kueue leaves the pods of namespace 'default' alone"):
+        await cluster.create_pod(queued, queued.workers[0], "owner")
