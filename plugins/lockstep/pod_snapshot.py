@@ -21,8 +21,8 @@ class PodSnapshot:
 
     `reason` and `message` are those of the ended container, or of the pod where no container says anything;
     `waiting_reason` and `waiting_message` tell why its container has not started, `unscheduled` why it has no node.
-    `launch` is the UID of the Service that owns it; `deletion_due` is when the grace of a pod that is being deleted ends. A `queued` pod is held back until there is
-    room for the whole gang.
+    `launch` is the UID of the Service that owns it; `deletion_due` is when the grace of a pod that is being deleted
+    ends. A `queued` pod is held back until there is room for the whole gang.
     """
 
     name: str

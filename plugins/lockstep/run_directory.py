@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from lockstep import manifest
+from lockstep.attempt_record import AttemptRecord
 from lockstep.checkpoint import StoredDirectory
 from lockstep.cloud_storage import CloudStorage
 from lockstep.errors import CheckpointRejected, InvalidSpec, StorageUnavailable
@@ -22,6 +24,8 @@ from lockstep.training_result import TrainingResult
 
 SPEC = "spec.json"
 PROGRESS = "progress.json"
+BACKUPS = "backup"
+ATTEMPTS = "attempts"
 _READS = 3
 
 
@@ -93,6 +97,29 @@ class RunDirectory:
                 f"{self.url / RESULT} is missing, so training has not ended: run the training task"
             )
         return TrainingResult.parse(document, source=str(self.url / RESULT))
+
+    def next_attempt(self) -> int:
+        """One more than any attempt that is recorded here."""
+        records = (PurePosixPath(item.path).stem for item in self.storage.contents(self.url / ATTEMPTS))
+        return 1 + max((int(number) for number in records if number.isdecimal()), default=0)
+
+    def record(self, attempt: AttemptRecord) -> None:
+        """Keep what an attempt came to; the first record of an attempt stays."""
+        content = json.dumps(attempt.document(), sort_keys=True, indent=2).encode()
+        name = f"{attempt.attempt:04d}.json"
+        self.storage.create(self.url / ATTEMPTS / name, content, content_type="application/json")
+
+    def backup_step(self) -> int | None:
+        """The step from which the next attempt goes on, if the newest backup is whole; None without any."""
+        paths = (PurePosixPath(item.path) for item in self.storage.contents(self.url / BACKUPS))
+        steps = (path.parent.name for path in paths if path.name == manifest.FILE_NAME)
+        return max((int(step) for step in steps if step.isdecimal()), default=None)
+
+    def last_step(self, attempt: int) -> int | None:
+        """The last step that `attempt` reported; None where it has not yet."""
+        progress = self.read_json(PROGRESS)
+        told = isinstance(progress, dict) and progress.get("attempt") == attempt
+        return progress.get("step") if told else None
 
     def stored_directory(self, path: str) -> StoredDirectory:
         """A directory and its manifest as they were at one moment, whoever rewrites it meanwhile."""

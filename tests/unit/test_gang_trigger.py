@@ -41,9 +41,9 @@ async def test_a_failed_clean_up_is_told_with_the_cause(trigger: GangTrigger, cl
     cluster.change(1, phase="Failed", started=True, exit_code=137)
     cluster.fail_on["delete", 1] = ClusterUnavailable("no answer")
     event = await fired(trigger)
-    assert event["error"].startswith("worker 1 ")
-    assert event["error"].endswith("; and the clean-up failed: no answer")
-    assert event["retryable"]
+    assert event["failed"]["error"].startswith("worker 1 ")
+    assert event["failed"]["error"].endswith("; and the clean-up failed: no answer")
+    assert event["failed"]["retryable"]
 
 
 async def test_the_reason_of_a_cancelling_reaches_the_triggerer(trigger: GangTrigger, cluster: MemoryCluster) -> None:

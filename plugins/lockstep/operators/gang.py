@@ -6,21 +6,27 @@ A subclass says which gang (`spec`; `execute` calls `run_gang`) and what its suc
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator
 
 from lockstep.airflow_errors import airflow_error, told_to_airflow
-from lockstep.deployment import deployment, required
-from lockstep.errors import GangLost
+from lockstep.deployment import chosen_scheduling, deployment, required
+from lockstep.errors import GangEnded, GangLost
+from lockstep.failed_attempt import FailedAttempt
 from lockstep.links import RunDirectoryLink
 from lockstep.loopback_ports import free_loopback_ports
 from lockstep.names import GangId
-from lockstep.parsing import parse
-from lockstep.pod_plan import plan_gang
+from lockstep.parsing import parse, to_json
+from lockstep.pod_plan import plan_gang, replan
+from lockstep.restart_policy import RestartPolicy, Restarts, backoff_s, next_restart
 from lockstep.run_directory import run_url
+from lockstep.running_gang import RunningGang
 from lockstep.training_spec import TrainingSpec
 from lockstep.worker_pod import checked_pod_options
 
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
 
     from lockstep.kubernetes_cluster import KubernetesCluster
     from lockstep.pod_plan import GangPlan
-    from lockstep.running_gang import RunningGang
 
 T = TypeVar("T")
 
@@ -39,12 +44,17 @@ class GangOperator(BaseOperator):
 
     :param image: the trainer's image.
     :param worker_resources: each pod's `cpu`, `memory` and `gpu` (`lockstep.training_spec.Resources`).
-    :param timeouts: seconds: `startup_s`, `run_s`, `rendezvous_s`, `stall_s`, `grace_s`.
+    :param timeouts: seconds: `queue_s`, `startup_s`, `run_s`, `rendezvous_s`, `stall_s`, `grace_s`.
+    :param restarts: how often the gang is started anew: `max_infra_restarts`, `max_user_restarts`, `backoff_s`,
+        `max_backoff_s` (`lockstep.restart_policy.RestartPolicy`).
     :param env: further environment variables; secrets belong into `pod_options`, by reference.
     :param run_directory: gs:// directory of the run; default: `<run_root>/<dag>/<run>`.
     :param namespace: where the pods are created.
     :param service_account: under which they run.
     :param kubernetes_conn_id: Airflow connection to the cluster.
+    :param gang_scheduling: who starts the pods all at once or not at all: `kueue`, `volcano`, `coscheduling`, `native`
+        (Kubernetes itself), or `none`, where the deployment has chosen one.
+    :param gang_queue: the queue: Kueue's LocalQueue, or Volcano's. (`queue` is Airflow's own, of its workers.)
     :param pod_options: any argument of KubernetesPodOperator that describes a pod.
     :param deferrable: wait in the triggerer, holding no worker slot; the same supervision either way.
     """
@@ -53,14 +63,22 @@ class GangOperator(BaseOperator):
         "image",
         "worker_resources",
         "timeouts",
+        "restarts",
         "env",
         "run_directory",
         "namespace",
         "service_account",
         "kubernetes_conn_id",
+        "gang_scheduling",
+        "gang_queue",
         "pod_options",
     )
-    template_fields_renderers = {"worker_resources": "json", "timeouts": "json", "env": "json"}  # noqa: RUF012 - Airflow reads a plain dict
+    template_fields_renderers = {  # noqa: RUF012 - Airflow reads a plain dict
+        "worker_resources": "json",
+        "timeouts": "json",
+        "restarts": "json",
+        "env": "json",
+    }
     operator_extra_links = (RunDirectoryLink(),)
     ui_color = "#d8e8f7"
 
@@ -70,11 +88,14 @@ class GangOperator(BaseOperator):
         image: str | None = None,
         worker_resources: Mapping[str, Any] | None = None,
         timeouts: Mapping[str, Any] | None = None,
+        restarts: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
         run_directory: str | None = None,
         namespace: str | None = None,
         service_account: str | None = None,
         kubernetes_conn_id: str | None = None,
+        gang_scheduling: str | None = None,
+        gang_queue: str | None = None,
         pod_options: Mapping[str, Any] | None = None,
         deferrable: bool = True,
         **kwargs: Any,
@@ -83,11 +104,14 @@ class GangOperator(BaseOperator):
         self.image = image
         self.worker_resources = worker_resources
         self.timeouts = timeouts
+        self.restarts = restarts
         self.env = env
         self.run_directory = run_directory
         self.namespace = namespace
         self.service_account = service_account
         self.kubernetes_conn_id = kubernetes_conn_id
+        self.gang_scheduling = gang_scheduling
+        self.gang_queue = gang_queue
         self.pod_options = pod_options
         self.deferrable = deferrable
         self._running_plan: GangPlan | None = None
@@ -108,6 +132,15 @@ class GangOperator(BaseOperator):
         ports = free_loopback_ports(spec.workers) if spec.rendezvous == "loopback" else ()
         return plan_gang(spec, gang_of(context), attempt=1, loopback_ports=ports)
 
+    def dry_run(self) -> None:
+        """Print the manifests, of a run called `dry_run`: which one it is, Airflow does not say here."""
+        from airflow.sdk.types import TaskInstanceKey
+
+        from lockstep.gang_manifests import as_yaml, gang_manifests
+
+        ti = TaskInstanceKey(dag_id=self.dag_id, task_id=self.task_id, run_id="dry_run")
+        print(as_yaml(gang_manifests(self.plan(cast("Context", {"ti": ti})))), end="")
+
     def run_url(self, context: Context) -> str:
         """The run directory of this task instance."""
         return self.directory_of(context["ti"])
@@ -116,26 +149,92 @@ class GangOperator(BaseOperator):
         """The same, for whoever has no more than the key of the task instance (`lockstep.links`)."""
         return self.run_directory or run_url(required(deployment().run_root, "run_root"), gang_id(ti))
 
+    def first_attempt(self, context: Context) -> int:
+        """The number of this try's first attempt; those of one run directory are told apart by it."""
+        return 1
+
+    def attempt_ended(self, context: Context, running: RunningGang, failed: FailedAttempt | None) -> str:
+        """What it means for the next attempt, in one clause; None stands for success."""
+        return "it begins anew"
+
     def run_gang(self, plan: GangPlan, context: Context) -> Any:
-        """Launch the gang and see it through; does not return where the task is deferred."""
-        self._running_plan = plan
+        """Launch the gang and see it through, over restarts; does not return where the task is deferred."""
         with told_to_airflow():
-            running = self._run(self._launch(plan, _deadline(self, context)), plan)
-            if not self.deferrable:
-                self._run(self._supervise(running), plan)
-                return self.conclude(context)
+            self._policy()  # refused before anything is created
+            plan = replan(plan, self.first_attempt(context))
+            return self._see_through(plan, context, Restarts(), _deadline(self, context))
+
+    def resume(self, context: Context, event: dict[str, Any], running: Any, restarts: Any) -> Any:
+        """Called by Airflow when the trigger that watches an attempt has fired."""
+        gang = parse(RunningGang, running, what="trigger")
+        with told_to_airflow():
+            if "failed" not in event:
+                self.log.info("Every worker has returned 0 (pods %s)", ", ".join(event["uids"]))
+                return self._concluded(context, gang)
+            failed = parse(FailedAttempt, event["failed"], what="event")
+            more = self._restart(failed, gang, parse(Restarts, restarts, what="trigger"), context)
+            pause = timedelta(seconds=backoff_s(self._policy(), more))
+            return self.defer(
+                trigger=TimeDeltaTrigger(pause),
+                method_name=self.relaunch.__name__,
+                kwargs={"running": running, "restarts": to_json(more)},
+            )
+
+    def relaunch(self, context: Context, event: Any, running: Any, restarts: Any) -> Any:
+        """Called by Airflow when the pause before a restart is over."""
+        before = parse(RunningGang, running, what="trigger")
+        with told_to_airflow():
+            plan = replan(self.plan(context), before.attempt + 1)
+            return self._see_through(plan, context, parse(Restarts, restarts, what="trigger"), before.deadline)
+
+    def _see_through(self, plan: GangPlan, context: Context, restarts: Restarts, deadline: float | None) -> Any:
+        while True:
+            self._running_plan = plan
+            running = self._run(self._launch(plan, deadline), plan)
+            if self.deferrable:
+                return self._defer(running, restarts)
+            if (failed := self._watch_here(running, plan)) is None:
+                return self._concluded(context, running)
+            restarts = self._restart(failed, running, restarts, context)
+            self._run(asyncio.sleep(backoff_s(self._policy(), restarts)), plan)
+            plan = replan(plan, running.attempt + 1)
+
+    def _defer(self, running: RunningGang, restarts: Restarts) -> Any:
         from lockstep.triggers.gang import gang_trigger
 
         self.log.info("Waiting for %d workers in the triggerer", running.workers)
-        return self.defer(trigger=gang_trigger(running, self._conn_id()), method_name=self.resume.__name__)
+        return self.defer(
+            trigger=gang_trigger(running, self._conn_id()),
+            method_name=self.resume.__name__,
+            kwargs={"running": to_json(running), "restarts": to_json(restarts)},
+        )
 
-    def resume(self, context: Context, event: dict[str, Any]) -> Any:
-        """Called by Airflow when the trigger has fired."""
-        if "error" in event:
-            raise airflow_error(event["error"], retryable=event["retryable"])
-        self.log.info("Every worker has returned 0 (pods %s)", ", ".join(event["uids"]))
-        with told_to_airflow():
-            return self.conclude(context)
+    def _watch_here(self, running: RunningGang, plan: GangPlan) -> FailedAttempt | None:
+        """None once every worker has returned 0."""
+        try:
+            self._run(self._supervise(running), plan)
+        except GangEnded as ended:
+            return FailedAttempt.of(ended)
+        return None
+
+    def _concluded(self, context: Context, running: RunningGang) -> Any:
+        self.attempt_ended(context, running, None)
+        return self.conclude(context)
+
+    def _restart(self, failed: FailedAttempt, running: RunningGang, so_far: Restarts, context: Context) -> Restarts:
+        """The restarts with one more, which is told in the log; raises what ends the task where there is none."""
+        policy = self._policy()
+        more = next_restart(policy, so_far, failed.kind)
+        cost = self.attempt_ended(context, running, failed)
+        if more is None or _is_over(running.deadline, within_s=backoff_s(policy, more)):
+            given_up = f"; given up after {so_far.total} restarts" if so_far.total else ""
+            raise airflow_error(f"{failed.error}{given_up}", retryable=failed.retryable)
+        self.log.warning("Attempt %d has failed (%s): %s", running.attempt, failed.kind, failed.error)
+        self.log.warning("Restart %d in %g s; %s", more.total, backoff_s(policy, more), cost)
+        return more
+
+    def _policy(self) -> RestartPolicy:
+        return parse(RestartPolicy, self.restarts or {}, what=f"{self.task_id}.restarts")
 
     def on_kill(self) -> None:
         """Called by Airflow when this process is told to stop; while deferred it is the trigger that is told.
@@ -180,6 +279,7 @@ class GangOperator(BaseOperator):
             "env": self.env,
             "rendezvous": site.rendezvous,
             "timeouts": self.timeouts,
+            **chosen_scheduling(site, self.gang_scheduling, self.gang_queue),
             "pod_options": checked_pod_options(self.pod_options or {}),
         }
         return parse(TrainingSpec, {key: value for key, value in given.items() if value is not None}, what=self.task_id)
@@ -228,6 +328,10 @@ def gang_id(ti: Any) -> GangId:
         map_index=-1 if ti.map_index is None else ti.map_index,
         installation=deployment().installation,
     )
+
+
+def _is_over(deadline: float | None, *, within_s: float) -> bool:
+    return deadline is not None and time.time() + within_s >= deadline
 
 
 def _deadline(operator: BaseOperator, context: Context) -> float | None:

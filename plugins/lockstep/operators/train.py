@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lockstep.airflow_errors import told_to_airflow
+from lockstep.attempt_record import AttemptRecord
 from lockstep.cloud_storage import CloudStorage
+from lockstep.errors import StorageUnavailable
 from lockstep.gs_url import GsUrl
 from lockstep.operators.gang import GangOperator
 from lockstep.run_directory import RunDirectory
@@ -19,6 +21,9 @@ from lockstep.training_spec import TrainingSpec
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
+
+    from lockstep.failed_attempt import FailedAttempt
+    from lockstep.running_gang import RunningGang
 
 
 class DistributedTrainingOperator(GangOperator):
@@ -62,6 +67,30 @@ class DistributedTrainingOperator(GangOperator):
         url = self.run_url(context)
         return {"run_directory": url} | (RunDirectory.at(url).read_json(RESULT) or {})
 
+    def first_attempt(self, context: Context) -> int:
+        return RunDirectory.at(self.run_url(context)).next_attempt()
+
+    def attempt_ended(self, context: Context, running: RunningGang, failed: FailedAttempt | None) -> str:
+        """Kept in the run directory; storage that is away at this moment is no reason to lose a training."""
+        try:
+            return self._record(RunDirectory.at(self.run_url(context)), running, failed).cost
+        except StorageUnavailable as away:
+            self.log.warning("What attempt %d came to is not recorded: %s", running.attempt, away)
+            return "it goes on from the newest backup"
+
+    def _record(self, run: RunDirectory, running: RunningGang, failed: FailedAttempt | None) -> AttemptRecord:
+        record = AttemptRecord(
+            attempt=running.attempt,
+            workers=running.workers,
+            launched_at=running.launched_at,
+            error=failed.error if failed else None,
+            kind=failed.kind if failed else None,
+            step=_latest(failed.step if failed else None, run.last_step(running.attempt)),
+            backup_step=run.backup_step(),
+        )
+        run.record(record)
+        return record
+
     def _refuse_bad_input(self, spec: TrainingSpec) -> None:
         pattern = GsUrl.parse(spec.training.train_data, what="train_data")
         report = plan_sharding(
@@ -69,3 +98,7 @@ class DistributedTrainingOperator(GangOperator):
         )
         self.log.info("Sharding: %s", report.reason)
         RunDirectory.at(spec.run_directory).claim(spec.request())
+
+
+def _latest(*steps: int | None) -> int | None:
+    return max((step for step in steps if step is not None), default=None)

@@ -11,6 +11,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from lockstep.errors import LockstepError
+from lockstep.failed_attempt import FailedAttempt
 from lockstep.kubernetes_cluster import KubernetesCluster
 from lockstep.parsing import parse, to_json
 from lockstep.running_gang import RunningGang
@@ -19,7 +20,7 @@ from lockstep.system_clock import SystemClock
 
 
 class GangTrigger(BaseTrigger):
-    """Watches one attempt of a gang. Fires once: `{"uids": […]}`, or `{"error": …, "retryable": …}`."""
+    """Watches one attempt of a gang. Fires once: `{"uids": […]}`, or `{"failed": …}` with a `FailedAttempt`."""
 
     def __init__(self, running: dict[str, Any], conn_id: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -34,7 +35,7 @@ class GangTrigger(BaseTrigger):
             async with cluster.connected():
                 finish = await supervise(self._gang(), cluster, SystemClock())
         except LockstepError as error:
-            yield TriggerEvent({"error": error.told, "retryable": error.retryable})
+            yield TriggerEvent({"failed": to_json(FailedAttempt.of(error))})
         else:
             yield TriggerEvent({"uids": list(finish.uids)})
 

@@ -1,0 +1,160 @@
+"""A gang that ended is started anew, whole, by the task: deferred or not, within its budgets, and told in its log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pydoc import locate
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+
+from lockstep.operators.gang import GangOperator
+from lockstep.training_spec import TrainingSpec
+from lockstep.triggers.gang import GangTrigger
+from tests.unit.builders import GANG, spec
+from tests.unit.memory_cluster import MemoryCluster
+
+KILLED = {"phase": "Failed", "started": True, "exit_code": 137}
+EVICTED = {"phase": "Failed", "started": True, "exit_code": 143, "disruption": "EvictionByEvictionAPI"}
+BROKEN = {"phase": "Failed", "started": True, "exit_code": 1}
+DONE = {"phase": "Succeeded", "started": True, "exit_code": 0}
+
+
+class SmallGang(GangOperator):
+    """A gang of two that returns "done"."""
+
+    def spec(self, context: Any) -> TrainingSpec:
+        return spec()
+
+    def conclude(self, context: Any) -> str:
+        return "done"
+
+
+class Story:
+    """The cluster in memory, where attempt after attempt fares as told: (rank, status) for each."""
+
+    def __init__(self, *fates: tuple[int, dict[str, Any]]) -> None:
+        self.cluster, self.fates = MemoryCluster(), list(fates)
+        self.launched: list[list[str]] = []
+
+    def connected(self, _namespace: str = "") -> MemoryCluster:
+        return self.cluster
+
+    async def unfold(self, *_: Any) -> None:
+        """What the pods do once they are all there; the fate of one decides, without any the others are done."""
+        self.launched.append(sorted(self.cluster.living))
+        rank, status = self.fates.pop(0) if self.fates else (0, DONE)
+        self.cluster.change(rank, **status)
+        if status is DONE:
+            self.cluster.change(1, **DONE)
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[SmallGang, Story]]:
+    def make(*fates: tuple[int, dict[str, Any]], **arguments: Any) -> tuple[SmallGang, Story]:
+        story = Story(*fates)
+        restarts = {"backoff_s": 0} | arguments.pop("restarts", {})
+        operator = SmallGang(task_id="train", restarts=restarts, **arguments)
+        launch = operator._launch
+
+        async def launch_and_unfold(*given: Any) -> Any:
+            running = await launch(*given)
+            await story.unfold()
+            return running
+
+        monkeypatch.setattr(operator, "_cluster", story.connected)
+        monkeypatch.setattr(operator, "_launch", launch_and_unfold)
+        monkeypatch.setattr(GangTrigger, "_cluster", story.connected)
+        return operator, story
+
+    return make
+
+
+def context() -> Any:
+    started = datetime.now(UTC)
+    ti = SimpleNamespace(
+        dag_id=GANG.dag_id, run_id=GANG.run_id, task_id=GANG.task_id, map_index=None, start_date=started
+    )
+    return {"ti": ti}
+
+
+def run(operator: SmallGang) -> Any:
+    """As Airflow does: from deferral to deferral, each told by the trigger it names."""
+    step: Callable[[], Any] = lambda: operator.run_gang(operator.plan(context()), context())  # noqa: E731
+    while True:
+        try:
+            return step()
+        except TaskDeferred as deferred:
+            event = asyncio.run(_fired(deferred.trigger))
+            method, kwargs = getattr(operator, deferred.method_name), deferred.kwargs or {}
+            step = lambda method=method, event=event, kwargs=kwargs: method(context(), event, **kwargs)  # noqa: E731
+
+
+async def _fired(trigger: Any) -> Any:
+    classpath, arguments = trigger.serialize()
+    (event,) = [event async for event in locate(classpath)(**arguments).run()]  # type: ignore[operator]
+    return event.payload
+
+
+@pytest.fixture(params=[pytest.param(True, id="deferred"), pytest.param(False, id="not deferred")])
+def deferrable(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+def test_an_evicted_gang_is_started_anew_under_the_next_attempt(task: Any, deferrable: bool) -> None:
+    operator, story = task((1, EVICTED), (0, EVICTED), deferrable=deferrable)
+    assert run(operator) == "done"
+    gang = GANG.name
+    assert story.launched == [[f"{gang}-{attempt}-w0", f"{gang}-{attempt}-w1"] for attempt in (1, 2, 3)]
+    assert not story.cluster.living
+    assert story.cluster.service is None
+
+
+def test_what_keeps_happening_is_given_up_and_says_so(task: Any, deferrable: bool) -> None:
+    operator, story = task(*[(1, EVICTED)] * 3, deferrable=deferrable, restarts={"max_infra_restarts": 2})
+    with pytest.raises(AirflowException, match=r"^worker 1 .*EvictionByEvictionAPI.*; given up after 2 restarts$"):
+        run(operator)
+    assert len(story.launched) == 3
+    assert not story.cluster.living
+
+
+def test_a_worker_that_was_killed_without_a_word_is_worth_one_restart(task: Any, deferrable: bool) -> None:
+    operator, story = task((1, KILLED), (1, KILLED), deferrable=deferrable)
+    with pytest.raises(AirflowException, match=r"killed \(SIGKILL\).*given up after 1 restarts$"):
+        run(operator)
+    assert len(story.launched) == 2
+
+
+def test_a_bug_fails_the_task_for_good_at_once(task: Any, deferrable: bool) -> None:
+    operator, story = task((0, BROKEN), deferrable=deferrable)
+    with pytest.raises(AirflowFailException, match=r"^worker 0 .*exit code 1"):
+        run(operator)
+    assert len(story.launched) == 1
+
+
+def test_each_restart_is_told_with_its_reason(task: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    operator, _ = task((1, EVICTED), deferrable=False)
+    run(operator)
+    told = capsys.readouterr().out
+    assert "Attempt 1 has failed (infra): worker 1 " in told
+    assert "Restart 1 in 0 s; it begins anew" in told
+
+
+def test_no_restart_begins_after_the_execution_timeout(task: Any) -> None:
+    operator, story = task(
+        (1, EVICTED), deferrable=True, restarts={"backoff_s": 90}, execution_timeout=timedelta(seconds=60)
+    )
+    with pytest.raises(AirflowException, match="EvictionByEvictionAPI"):
+        run(operator)
+    assert len(story.launched) == 1
+
+
+def test_a_wrong_policy_is_refused_before_anything_is_created(task: Any) -> None:
+    operator, story = task(restarts={"max_restarts": 3})
+    with pytest.raises(AirflowFailException, match=r"train.restarts: unknown parameter 'max_restarts'"):
+        run(operator)
+    assert not story.cluster.requests
