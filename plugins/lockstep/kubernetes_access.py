@@ -31,6 +31,7 @@ class Right:
 
 NEEDED = (
     Right("create", "services"),
+    Right("list", "services"),
     Right("delete", "services"),
     Right("create", "pods"),
     Right("get", "pods"),

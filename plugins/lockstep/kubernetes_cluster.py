@@ -27,9 +27,10 @@ from lockstep.gang_scheduling import ignored
 from lockstep.kubernetes_client import open_client
 from lockstep.kubernetes_errors import as_lockstep_error, is_brief, is_replaced, is_taken
 from lockstep.log_lines import log_lines
-from lockstep.names import gang_selector
+from lockstep.names import gang_selector, installation_selector
 from lockstep.pod_event import PodEvent, PodGone, PodSeen, PodsListed
 from lockstep.pod_snapshot import PodSnapshot, snapshot
+from lockstep.standing_gang import StandingGang, standing_gang
 from lockstep.worker_pod import CONTAINER, owned, pod_manifest, service_manifest
 
 if TYPE_CHECKING:
@@ -131,6 +132,13 @@ class KubernetesCluster:
 
     async def pods(self, gang: GangId) -> Sequence[PodSnapshot]:
         return (await self._list(gang))[0]
+
+    async def standing(self, installation: str) -> list[StandingGang]:
+        """All gangs of one Airflow that were launched here and not removed since."""
+        listed = await self._call(
+            "list_namespaced_service", "list the gangs' Services", label_selector=installation_selector(installation)
+        )
+        return [standing_gang(service) for service in listed.items]
 
     async def events(self, gang: GangId) -> AsyncGenerator[PodEvent]:
         while True:
