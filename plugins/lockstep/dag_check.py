@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lockstep.parsing import nearest
+
 if TYPE_CHECKING:
     from airflow.sdk import DAG
 
@@ -46,7 +48,9 @@ def _chosen(dags: Mapping[str, DAG], file: Path, dag_id: str | None) -> DAG:
     if dag_id is not None and dag_id in dags:
         return dags[dag_id]
     found = ", ".join(sorted(dags)) or "none (a DAG is found if it is a global of the module, or used with `with`)"
-    wanted = f"no DAG {dag_id!r}" if dag_id else "not exactly one DAG: name the one that is meant"
+    wanted = (
+        f"no DAG {dag_id!r}{nearest(dag_id, dags)}" if dag_id else "not exactly one DAG: name the one that is meant"
+    )
     raise DagRefused(f"{file} has {wanted}; it has: {found}")
 
 

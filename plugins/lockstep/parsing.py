@@ -39,9 +39,13 @@ def to_json(value: Any) -> dict[str, Any]:
 def unknown_key(key: str, valid: Iterable[str]) -> str:
     """One sentence that refuses `key`, suggests the nearest valid name and lists them all."""
     names = sorted(valid)
-    near = get_close_matches(key, names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"unknown parameter {key!r}{hint}; valid ones: {', '.join(names)}"
+    return f"unknown parameter {key!r}{nearest(key, names)}; valid ones: {', '.join(names)}"
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """A hint at the one of `valid` that may be meant, to follow the name in a sentence; empty where none is near."""
+    near = get_close_matches(name, list(valid), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _explain(kind: type[Any], invalid: ValidationError, what: str) -> str:

@@ -56,6 +56,8 @@ class PlanGang(Protocol):
         params: Mapping[str, Any] | None = None,
         logical_date: datetime | None = None,
         returned: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        map_index: int = -1,
     ) -> PlannedGang: ...
 
 

@@ -141,7 +141,7 @@ def test_an_unknown_param_is_refused(nightly: Any, gang_plan: PlanGang) -> None:
 
 
 def test_a_task_without_a_gang_has_no_plan(nightly: Any, gang_plan: PlanGang) -> None:
-    with pytest.raises(TypeError, match="task 'prepare' of nightly is no DistributedTrainingOperator"):
+    with pytest.raises(TypeError, match="task 'prepare' of nightly starts no gang: it is a"):
         gang_plan(nightly, "prepare")
 
 

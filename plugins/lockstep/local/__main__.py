@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lockstep.assignment import parse_assignment
 from lockstep.local.layout import PROJECT_ROOT
 from lockstep.local.service_start import StackFailed
 from lockstep.local.service_status import ServiceStatus
@@ -86,22 +86,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--param",
         action="append",
         default=[],
-        type=parse_param,
+        type=parse_assignment,
         metavar="KEY=VALUE",
         help="parameter of the run, e.g. workers=3",
     )
     return parser.parse_args(arguments)
-
-
-def parse_param(assignment: str) -> tuple[str, Any]:
-    """Read `key=value`; a value that is JSON is taken as such, anything else as text."""
-    key, separator, text = assignment.partition("=")
-    if not separator or not key:
-        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {assignment!r}")
-    try:
-        return key, json.loads(text)
-    except ValueError:
-        return key, text
 
 
 _SUMMARIES = {
