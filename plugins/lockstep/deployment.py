@@ -13,7 +13,7 @@ from pydantic import Field
 
 from lockstep.errors import InvalidSpec
 from lockstep.parsing import parse
-from lockstep.training_spec import GangScheduling
+from lockstep.training_spec import GANG_SCHEDULINGS, GangScheduling
 
 SECTION = "lockstep"
 
@@ -59,11 +59,15 @@ def required(value: str | None, key: str) -> str:
     )
 
 
-def chosen_scheduling(site: Deployment, scheduling: str | None, queue: str | None) -> dict[str, str | None]:
-    """What a task says of its gang's scheduling, or else the deployment; `none` undoes the deployment's choice.
+def chosen_scheduling(site: Deployment, asked: str | None) -> GangScheduling | None:
+    """Who schedules a gang whose task asks for `asked`: `none` undoes the deployment's choice. Raises InvalidSpec."""
+    if asked is None or asked == "none":
+        return None if asked else site.gang_scheduling
+    if (chosen := next((known for known in GANG_SCHEDULINGS if known == asked), None)) is None:
+        raise InvalidSpec(f"gang_scheduling: {asked!r} is not one of {', '.join(GANG_SCHEDULINGS)}, none")
+    return chosen
 
-    The deployment's queue belongs to the deployment's scheduling, and to no other.
-    """
-    chosen = scheduling or site.gang_scheduling
-    inherited = site.gang_queue if chosen == site.gang_scheduling else None
-    return {"gang_scheduling": None if chosen == "none" else chosen, "gang_queue": queue or inherited}
+
+def chosen_queue(site: Deployment, scheduling: GangScheduling | None, asked: str | None) -> str | None:
+    """The deployment's queue belongs to the deployment's scheduling, and to no other."""
+    return asked or (site.gang_queue if scheduling == site.gang_scheduling else None)

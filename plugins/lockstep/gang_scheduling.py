@@ -12,9 +12,15 @@ from typing import Any
 
 from lockstep import names
 from lockstep.gang_object import GangObject
-from lockstep.training_spec import TrainingSpec
+from lockstep.training_spec import GangScheduling, TrainingSpec
 
 KUEUE_MANAGED = "kueue.x-k8s.io/managed"
+POD_GROUP_APIS: Mapping[GangScheduling, str] = {
+    "volcano": "scheduling.volcano.sh",
+    "coscheduling": "scheduling.x-k8s.io",
+    "native": "scheduling.k8s.io",
+}
+"""The API groups whose PodGroups we have to make; Kueue makes its groups itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +89,7 @@ def _volcano(spec: TrainingSpec, group: Group) -> Membership:
         pod_spec={"schedulerName": "volcano"},
         pod_group=GangObject(
             plural="podgroups",
-            manifest=_pod_group(spec, group, "scheduling.volcano.sh/v1beta1", wanted),
+            manifest=_pod_group(spec, group, f"{POD_GROUP_APIS['volcano']}/v1beta1", wanted),
             provider="Volcano",
         ),
     )
@@ -95,7 +101,7 @@ def _coscheduling(spec: TrainingSpec, group: Group) -> Membership:
         pod_spec={"schedulerName": "scheduler-plugins-scheduler"},
         pod_group=GangObject(
             plural="podgroups",
-            manifest=_pod_group(spec, group, "scheduling.x-k8s.io/v1alpha1", {"minMember": group.size}),
+            manifest=_pod_group(spec, group, f"{POD_GROUP_APIS['coscheduling']}/v1alpha1", {"minMember": group.size}),
             provider="the coscheduling plugin of scheduler-plugins",
         ),
     )
@@ -109,7 +115,7 @@ def _native(spec: TrainingSpec, group: Group) -> Membership:
         pod_spec={"schedulingGroup": {"podGroupName": group.name}},
         pod_group=GangObject(
             plural="podgroups",
-            manifest=_pod_group(spec, group, "scheduling.k8s.io/v1beta1", wanted | _priority(spec)),
+            manifest=_pod_group(spec, group, f"{POD_GROUP_APIS['native']}/v1beta1", wanted | _priority(spec)),
             other_versions=("v1alpha3",),
             provider="Kubernetes 1.37 with feature gate GenericWorkload on API server, controller manager and "
             "scheduler, and scheduling.k8s.io/v1beta1=true in the API server's --runtime-config",

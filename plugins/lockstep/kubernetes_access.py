@@ -6,13 +6,16 @@ One SelfSubjectAccessReview for each right, through the same connection that the
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from lockstep.errors import ClusterUnavailable, NotPermitted
+from lockstep.gang_scheduling import POD_GROUP_APIS
 from lockstep.kubernetes_client import open_client
 from lockstep.kubernetes_errors import as_lockstep_error
+from lockstep.training_spec import GangScheduling
 
 _PATIENCE_S = 30.0
 
@@ -24,9 +27,11 @@ class Right:
     verb: str
     resource: str
     subresource: str = ""
+    group: str = ""
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.resource}" + (f"/{self.subresource}" if self.subresource else "")
+        group = f".{self.group}" if self.group else ""
+        return f"{self.verb} {self.resource}{group}" + (f"/{self.subresource}" if self.subresource else "")
 
 
 NEEDED = (
@@ -42,7 +47,13 @@ NEEDED = (
 )
 
 
-def check_access(*, conn_id: str, namespace: str) -> None:
+def needed(scheduling: GangScheduling | None) -> tuple[Right, ...]:
+    """The rights that a gang needs which is scheduled so."""
+    group = POD_GROUP_APIS.get(scheduling) if scheduling else None
+    return (*NEEDED, *(Right(verb, "podgroups", group=group) for verb in ("create", "get") if group))
+
+
+def check_access(*, conn_id: str, namespace: str, scheduling: GangScheduling | None = None) -> None:
     """Pass if a gang can be run in `namespace`.
 
     Raises:
@@ -50,21 +61,21 @@ def check_access(*, conn_id: str, namespace: str) -> None:
         NotPermitted: rights are missing, and which.
         ClusterUnavailable: the API did not answer.
     """
-    missing = asyncio.run(_missing_rights(conn_id, namespace))
+    missing = asyncio.run(_missing_rights(conn_id, namespace, needed(scheduling)))
     if missing:
         raise NotPermitted(
             f"the identity of Airflow connection {conn_id!r} may not {', '.join(map(str, missing))} in namespace "
-            f"{namespace!r}; bind it to the Role in docker/kubernetes/, or name another namespace"
+            f"{namespace!r}; bind it to the Roles in docker/kubernetes/, or name another namespace"
         )
 
 
-async def _missing_rights(conn_id: str, namespace: str) -> list[Right]:
+async def _missing_rights(conn_id: str, namespace: str, rights: Sequence[Right]) -> list[Right]:
     import aiohttp
     from kubernetes_asyncio.client.exceptions import ApiException
 
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            return await _reviewed(conn_id, namespace)
+            return await _reviewed(conn_id, namespace, rights)
     except ApiException as refusal:
         raise as_lockstep_error(refusal, f"say what is allowed in namespace {namespace!r}") from None
     except (aiohttp.ClientError, TimeoutError) as failure:
@@ -74,15 +85,15 @@ async def _missing_rights(conn_id: str, namespace: str) -> list[Right]:
         ) from failure
 
 
-async def _reviewed(conn_id: str, namespace: str) -> list[Right]:
+async def _reviewed(conn_id: str, namespace: str, rights: Sequence[Right]) -> list[Right]:
     from kubernetes_asyncio.client import AuthorizationV1Api, CoreV1Api
 
     async with AsyncExitStack() as lifetime:
         client = await open_client(conn_id, lifetime)
         await _require_namespace(CoreV1Api(client), namespace)
         reviews = AuthorizationV1Api(client)
-        allowed = await asyncio.gather(*(_allowed(reviews, right, namespace) for right in NEEDED))
-    return [right for right, granted in zip(NEEDED, allowed, strict=True) if not granted]
+        allowed = await asyncio.gather(*(_allowed(reviews, right, namespace) for right in rights))
+    return [right for right, granted in zip(rights, allowed, strict=True) if not granted]
 
 
 async def _require_namespace(core: Any, namespace: str) -> None:
@@ -99,7 +110,11 @@ async def _allowed(reviews: Any, right: Right, namespace: str) -> bool:
     from kubernetes_asyncio.client import V1ResourceAttributes, V1SelfSubjectAccessReview, V1SelfSubjectAccessReviewSpec
 
     asked = V1ResourceAttributes(
-        namespace=namespace, verb=right.verb, resource=right.resource, subresource=right.subresource or None
+        namespace=namespace,
+        verb=right.verb,
+        group=right.group or None,
+        resource=right.resource,
+        subresource=right.subresource or None,
     )
     review = await reviews.create_self_subject_access_review(
         V1SelfSubjectAccessReview(spec=V1SelfSubjectAccessReviewSpec(resource_attributes=asked))

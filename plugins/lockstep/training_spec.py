@@ -7,7 +7,7 @@ gang needs. Nothing here knows Airflow or Kubernetes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -18,6 +18,7 @@ from lockstep.parsing import STRICT_KEYS, to_json
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
 GangScheduling = Literal["kueue", "volcano", "coscheduling", "native"]
+GANG_SCHEDULINGS: tuple[GangScheduling, ...] = get_args(GangScheduling)
 HAVE_QUEUES: tuple[GangScheduling, ...] = ("kueue", "volcano")
 
 

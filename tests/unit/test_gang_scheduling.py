@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.deployment import Deployment, chosen_scheduling
+from lockstep.deployment import Deployment, chosen_queue, chosen_scheduling
 from lockstep.errors import InvalidSpec
 from lockstep.pod_plan import GangPlan, plan_gang, replan
 from lockstep.worker_pod import owned, pod_manifest
@@ -199,5 +199,10 @@ QUEUED_SITE = Deployment(gang_scheduling="kueue", gang_queue="lockstep")
 def test_a_task_overrides_the_deployment(
     site: Deployment, scheduling: str | None, queue: str | None, expected: tuple[str | None, str | None]
 ) -> None:
-    chosen = chosen_scheduling(site, scheduling, queue)
-    assert (chosen["gang_scheduling"], chosen["gang_queue"]) == expected
+    chosen = chosen_scheduling(site, scheduling)
+    assert (chosen, chosen_queue(site, chosen, queue)) == expected
+
+
+def test_a_scheduler_that_nobody_knows_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(InvalidSpec, match="'slurm' is not one of kueue, volcano, coscheduling, native, none"):
+        chosen_scheduling(QUEUED_SITE, "slurm")

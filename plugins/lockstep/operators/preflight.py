@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from lockstep.airflow_errors import airflow_error
-from lockstep.deployment import deployment, required
+from lockstep.deployment import chosen_scheduling, deployment, required
 from lockstep.errors import InvalidSpec, LockstepError
 from lockstep.parsing import unknown_key
 
@@ -22,6 +22,7 @@ class PreflightOperator(BaseOperator):
     :param run_root: gs://bucket/prefix under which runs write; a probe is written and deleted.
     :param kubernetes_conn_id: Airflow connection to the cluster.
     :param namespace: where the pods will run; every right that a gang needs there is asked for.
+    :param gang_scheduling: who will schedule the gang, if anyone (`lockstep.operators.gang.GangOperator`).
     :param mlflow_tracking_uri: the registry.
     :param model_name: under which the model will be registered; None: nothing will be, and no registry is looked for.
     :param alias: which alias the model will get.
@@ -33,6 +34,7 @@ class PreflightOperator(BaseOperator):
         "run_root",
         "kubernetes_conn_id",
         "namespace",
+        "gang_scheduling",
         "mlflow_tracking_uri",
         "model_name",
         "alias",
@@ -45,6 +47,7 @@ class PreflightOperator(BaseOperator):
         run_root: str | None = None,
         kubernetes_conn_id: str | None = None,
         namespace: str | None = None,
+        gang_scheduling: str | None = None,
         mlflow_tracking_uri: str | None = None,
         model_name: str | None = None,
         alias: str | None = "champion",
@@ -54,6 +57,7 @@ class PreflightOperator(BaseOperator):
         self.run_root = run_root
         self.kubernetes_conn_id = kubernetes_conn_id
         self.namespace = namespace
+        self.gang_scheduling = gang_scheduling
         self.mlflow_tracking_uri = mlflow_tracking_uri
         self.model_name = model_name
         self.alias = alias
@@ -91,9 +95,11 @@ class PreflightOperator(BaseOperator):
     def _check_cluster(self) -> None:
         from lockstep.kubernetes_access import check_access
 
+        site = deployment()
         check_access(
-            conn_id=self.kubernetes_conn_id or deployment().kubernetes_conn_id,
-            namespace=self.namespace or deployment().namespace,
+            conn_id=self.kubernetes_conn_id or site.kubernetes_conn_id,
+            namespace=self.namespace or site.namespace,
+            scheduling=chosen_scheduling(site, self.gang_scheduling),
         )
 
     def _check_model_name(self) -> None:
