@@ -56,11 +56,17 @@ class Cluster(Protocol):
     async def tail(self, pod: str, lines: int) -> Sequence[str]:
         """The last lines of a pod's log; empty where there is none to be had."""
 
+    async def warnings(self, gang: GangId) -> Sequence[str]:
+        """What the cluster last warned of about each of the gang's pods; empty where that is not to be had."""
+
     async def delete(self, gang: GangId, grace_s: int, launch: str | None = None) -> None:
         """Ask for the Service and all pods of the gang to be deleted; what is gone already is fine.
 
         With `launch`, the UID of a Service, only that one and its pods: a newer launch is left alone.
         """
+
+    async def delete_running(self, gang: GangId, grace_s: int, launch: str) -> None:
+        """Ask for those pods of the launch to be deleted that have not ended; the others and the Service stay."""
 
 
 class Clock(Protocol):

@@ -20,6 +20,8 @@ EXIT_SIGKILL = 137
 DISRUPTED_REASONS = frozenset({"Evicted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated"})
 BROKEN_IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 WRONG_IMAGE_WORDS = ("invalid", "never", "not found", "no such", "unknown", "denied", "unauthorized", "forbidden")
+LOST_PEER_WORDS = ("UnavailableError", "Connection reset by peer", "Socket closed", "coordination service")
+"""What TensorFlow says in a foreign image's last words where a peer was lost; ours has an exit code for it."""
 BROKEN_CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 
 
@@ -49,7 +51,7 @@ class WorkerFailure:
 
 def vanished(pod: PodSnapshot) -> WorkerFailure:
     """The failure of a pod that was seen and is gone, though nobody here deleted it."""
-    return _failure(pod, FailureClass.INFRA, "its pod was deleted from outside")
+    return _failure(pod, FailureClass.INFRA, pod.disruption or "its pod was deleted from outside")
 
 
 def silent(pod: PodSnapshot) -> WorkerFailure:
@@ -124,6 +126,9 @@ def _classify_exit_code(pod: PodSnapshot, exit_code: int) -> WorkerFailure:
         EXIT_SIGKILL: FailureClass.SUSPECT,
     }
     message = read_termination_message(pod.message)
+    kind = by_contract.get(exit_code, FailureClass.USER)
+    if not message.kind and any(word in pod.message for word in LOST_PEER_WORDS):
+        kind = FailureClass.COLLATERAL if kind is FailureClass.USER else kind
     # Who is killed says nothing of it; Kubernetes then offers the end of the log, which is about something else.
     killed = exit_code == EXIT_SIGKILL and not message.kind
     said = "killed (SIGKILL)" if killed else message.text
@@ -131,7 +136,7 @@ def _classify_exit_code(pod: PodSnapshot, exit_code: int) -> WorkerFailure:
         rank=pod.rank,
         node=pod.node,
         pod=pod.name,
-        kind=by_contract.get(exit_code, FailureClass.USER),
+        kind=kind,
         what=f"exit code {exit_code}{_because(said)}{_in_phase(message.phase)}",
         step=message.step,
         when=pod.finished_at,

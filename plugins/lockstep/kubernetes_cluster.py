@@ -52,6 +52,7 @@ SILENCE_S = 150.0
 LOG_SILENCE_S = 300.0
 """A log without a word for this long is asked for anew: what lies between forgets idle connections without a word."""
 REWATCH_PAUSE_S = 0.5
+NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 LEFTOVER_S = 30.0
 """How long an object of a former launch may take to go: it is collected as soon as its Service is gone."""
 CLOCK_SKEW_S = 60
@@ -181,19 +182,36 @@ class KubernetesCluster:
             return ()
         return tuple(text.splitlines())
 
+    async def warnings(self, gang: GangId) -> Sequence[str]:
+        try:
+            listed = await self._core.list_namespaced_event(
+                self._namespace, field_selector="involvedObject.kind=Pod,type=Warning"
+            )
+        except (ApiException, aiohttp.ClientError, TimeoutError):
+            return ()
+        last = {event.involved_object.name: f"{event.reason}: {event.message}" for event in listed.items}
+        return tuple(f"{pod}: {said}" for pod, said in sorted(last.items()) if pod.startswith(f"{gang.name}-"))
+
+    async def delete_running(self, gang: GangId, grace_s: int, launch: str) -> None:
+        await self._delete_pods(gang, grace_s, launch, field_selector=NOT_ENDED)
+
     async def delete(self, gang: GangId, grace_s: int, launch: str | None = None) -> None:
-        await self._call(
-            "delete_collection_namespaced_pod",
-            f"delete the pods of {gang.name}",
-            label_selector=gang_selector(gang, launch),
-            grace_period_seconds=grace_s,
-        )
+        await self._delete_pods(gang, grace_s, launch)
         await self._call(
             "delete_namespaced_service",
             f"delete Service {gang.name}",
             name=gang.name,
             body=V1DeleteOptions(preconditions=V1Preconditions(uid=launch)) if launch else None,
             missing_is_fine=True,
+        )
+
+    async def _delete_pods(self, gang: GangId, grace_s: int, launch: str | None, **which: Any) -> None:
+        await self._call(
+            "delete_collection_namespaced_pod",
+            f"delete the pods of {gang.name}",
+            label_selector=gang_selector(gang, launch),
+            grace_period_seconds=grace_s,
+            **which,
         )
 
     async def _list(self, gang: GangId, *, patience_s: float = RETRY_FOR_S) -> tuple[list[PodSnapshot], str]:

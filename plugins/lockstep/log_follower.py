@@ -1,4 +1,4 @@
-"""The chief's log into the task's log, line by line while it trains, over reconnects without loss or repetition.
+"""Workers' logs into the task's log, line by line while they train, over reconnects without loss or repetition.
 
 Whatever goes wrong with a log, the gang's fate is not its business: nothing is raised here.
 """
@@ -10,6 +10,8 @@ import logging
 
 from lockstep.cluster import Cluster, LogLine
 from lockstep.errors import LockstepError, NotPermitted
+from lockstep.gang_view import GangView
+from lockstep.running_gang import RunningGang
 
 log = logging.getLogger(__name__)
 
@@ -17,17 +19,42 @@ RECONNECT_PAUSE_S = 1.0
 DRAIN_TIMEOUT_S = 5.0
 
 
-class LogFollower:
-    """Use as an async context manager; `start()` once the pod's container has started, as often as one likes."""
+class LogFollowers:
+    """The logs that the task shows. Use as an async context manager; `start` as often as one likes."""
+
+    def __init__(self, cluster: Cluster, running: RunningGang) -> None:
+        shown = range(running.workers if running.logs == "all" else 1)
+        self._followers = {rank: _LogFollower(cluster, running.pod(rank), _prefix(rank)) for rank in shown}
+
+    async def __aenter__(self) -> LogFollowers:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(follower.stop() for follower in self._followers.values()))
+
+    def start(self, view: GangView) -> None:
+        """Follow the containers that have started."""
+        for rank, follower in self._followers.items():
+            if view.pods[rank].started:
+                follower.start()
+
+    async def drain(self) -> None:
+        """Wait, but not long, for the last lines of containers that have ended."""
+        await asyncio.gather(*(follower.drain() for follower in self._followers.values()))
+
+
+def _prefix(rank: int) -> str:
+    return "[chief] " if rank == 0 else f"[worker {rank}] "
+
+
+class _LogFollower:
+    """`start()` once the pod's container has started, as often as one likes."""
 
     def __init__(self, cluster: Cluster, pod: str, prefix: str) -> None:
         self._cluster, self._pod, self._prefix = cluster, pod, prefix
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> LogFollower:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
+    async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -37,7 +64,6 @@ class LogFollower:
             self._task = asyncio.create_task(self._follow())
 
     async def drain(self) -> None:
-        """Wait, but not long, for the last lines of a container that has ended."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=DRAIN_TIMEOUT_S)
 

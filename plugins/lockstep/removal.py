@@ -32,22 +32,33 @@ async def remove(gang: GangId, cluster: Cluster, grace_s: int, launch: str | Non
 
     Raises ClusterUnavailable if some stay.
     """
-    removal = Removal(gang, launch, grace_s)
-    await removal.ask(cluster)
-    async with EventStream(cluster.events(gang)) as events:
-        await removal.see(cluster, events)
+    await Removal(gang, launch, grace_s).carry_out(cluster)
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The removal of a gang, of whatever launch or of the one whose Service has the UID `launch`."""
+    """The removal of a gang, of whatever launch or of the one whose Service has the UID `launch`.
+
+    Where `keep_ended` is set, pods that have ended stay for whoever wants to look at them, and so does the Service.
+    """
 
     gang: GangId
     launch: str | None
     grace_s: int
+    keep_ended: bool = False
+
+    async def carry_out(self, cluster: Cluster) -> None:
+        """Raises ClusterUnavailable if pods stay."""
+        await self.ask(cluster)
+        async with EventStream(cluster.events(self.gang)) as events:
+            await self.see(cluster, events)
 
     async def ask(self, cluster: Cluster, *, by_force: bool = False) -> None:
-        await cluster.delete(self.gang, 0 if by_force else self.grace_s, self.launch)
+        grace_s = 0 if by_force else self.grace_s
+        if self.keep_ended and self.launch is not None:
+            await cluster.delete_running(self.gang, grace_s, self.launch)
+        else:
+            await cluster.delete(self.gang, grace_s, self.launch)
 
     async def see(self, cluster: Cluster, events: EventStream, left: Pods | None = None) -> None:
         """Wait until the pods, `left` if they are known, are gone; those of a lost node go by force."""
@@ -77,12 +88,13 @@ class Removal:
             case PodsListed(pods):
                 return {pod.uid: pod for pod in pods if self._concerns(pod)}
             case PodSeen(pod):
-                return {**before, pod.uid: pod} if self._concerns(pod) else before
+                others = {uid: known for uid, known in before.items() if uid != pod.uid}
+                return {**others, pod.uid: pod} if self._concerns(pod) else others
             case PodGone(pod):
                 return {uid: known for uid, known in before.items() if uid != pod.uid}
 
     def _concerns(self, pod: PodSnapshot) -> bool:
-        return self.launch in (None, pod.launch)
+        return self.launch in (None, pod.launch) and not (self.keep_ended and pod.ended)
 
 
 def _names(pods: Pods | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockstep.names import GangId, worker_name
-from lockstep.training_spec import Timeouts
+from lockstep.training_spec import CleanUp, Logs, Timeouts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,6 +17,7 @@ class RunningGang:
 
     `launched_at` and `deadline` are seconds since the epoch.
 
+    `clean_up` says whose pods are deleted at the end (those that run always are), `logs` whose log is shown meanwhile.
     `deadline` is the end of Airflow's `execution_timeout`, which Airflow does not enforce while a task is deferred.
     """
 
@@ -27,6 +28,8 @@ class RunningGang:
     uids: tuple[str, ...]
     timeouts: Timeouts
     launched_at: float
+    clean_up: CleanUp = "delete"
+    logs: Logs = "chief"
     deadline: float | None = None
 
     @property

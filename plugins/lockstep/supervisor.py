@@ -18,7 +18,7 @@ from lockstep.event_stream import EventStream
 from lockstep.failure_class import USERS_TO_MEND
 from lockstep.gang_state import Abort, Fail, Finish, KeepWaiting, decide, gang_failures
 from lockstep.gang_view import GangView, launched_view, observe
-from lockstep.log_follower import LogFollower
+from lockstep.log_follower import LogFollowers
 from lockstep.pod_plan import GangPlan, WorkerPod, replan
 from lockstep.pod_snapshot import PodSnapshot
 from lockstep.removal import Removal, remove
@@ -30,6 +30,7 @@ CREATE_AT_ONCE = 16
 FAILED_GRACE_S = 5
 """Grace for the rest of a failed gang: what it could still save is behind its last backup, or equal to it."""
 TAIL_LINES = 20
+WARNINGS = 3
 
 
 async def launch(plan: GangPlan, cluster: Cluster, clock: Clock, deadline: float | None = None) -> RunningGang:
@@ -54,22 +55,28 @@ async def launch(plan: GangPlan, cluster: Cluster, clock: Clock, deadline: float
 
 
 async def supervise(running: RunningGang, cluster: Cluster, clock: Clock) -> Finish:
-    """Watch until every worker has returned 0. Whatever the end, the gang is gone when this returns or raises.
+    """Watch until every worker has returned 0. Whatever goes wrong, nothing of the gang runs when this raises.
+
+    Pods that have all succeeded stay until the task knows (`leave`): whoever watches next can read their proof again.
 
     Raises GangFailed (its user can mend it), GangLost or GangTimedOut (another try may help), ClusterUnavailable.
     """
     async with EventStream(cluster.events(running.gang)) as events:
         watched = _Watched(running=running, events=events, view=launched_view(running, clock.now()))
         try:
-            finish = await _watch(watched, cluster, clock)
+            return await _watch(watched, cluster, clock)
         except Exception as failure:
             # On a watch of its own: this one may be what failed.
-            await _note_failures(failure, remove(running.gang, cluster, FAILED_GRACE_S, running.launch))
+            keep_ended = running.clean_up != "delete"
+            removal = Removal(running.gang, running.launch, FAILED_GRACE_S, keep_ended)
+            await _note_failures(failure, removal.carry_out(cluster))
             raise
-        removal = Removal(running.gang, running.launch, FAILED_GRACE_S)
-        await removal.ask(cluster)
-        await removal.see(cluster, events, watched.view.living)
-        return finish
+
+
+async def leave(running: RunningGang, cluster: Cluster) -> None:
+    """Delete what a gang that has succeeded leaves: nothing of it runs. Raises ClusterUnavailable."""
+    if running.clean_up != "keep":
+        await cluster.delete(running.gang, FAILED_GRACE_S, running.launch)
 
 
 def _running(plan: GangPlan, pods: Sequence[PodSnapshot], *, launched_at: float, deadline: float | None) -> RunningGang:
@@ -82,6 +89,8 @@ def _running(plan: GangPlan, pods: Sequence[PodSnapshot], *, launched_at: float,
         uids=tuple(pod.uid for pod in by_rank),
         timeouts=plan.spec.timeouts,
         launched_at=launched_at,
+        clean_up=plan.spec.clean_up,
+        logs=plan.spec.logs,
         deadline=deadline,
     )
 
@@ -149,25 +158,24 @@ class _Watched:
 
 async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
     running, failed_at = watched.running, None
-    async with LogFollower(cluster, running.pod(0), prefix="[chief] ") as chief_log:
+    async with LogFollowers(cluster, running) as logs:
         while True:
             now = clock.now()
             if failed_at is None and gang_failures(watched.view, now):
                 failed_at = now
             match decide(running, watched.view, now=now, failed_at=failed_at):
                 case KeepWaiting(within_s=within_s):
-                    if watched.view.pods[0].started:
-                        chief_log.start()
+                    logs.start(watched.view)
                     await watched.look(clock, within_s)
                 case Finish() as finish:
-                    await chief_log.drain()
+                    await logs.drain()
                     log.info("All %d workers of %s have succeeded", running.workers, running.gang)
                     return finish
                 case Fail() as failed:
-                    await chief_log.drain()
+                    await logs.drain()
                     raise await _explained(failed, watched.view, cluster)
                 case Abort(why=why, kind=kind):
-                    raise GangTimedOut(f"{running.gang}: {why}", kind=kind)
+                    raise GangTimedOut(f"{running.gang}: {why}{await _warned(running, cluster)}", kind=kind)
 
 
 async def _explained(failed: Fail, view: GangView, cluster: Cluster) -> LockstepError:
@@ -180,6 +188,14 @@ async def _explained(failed: Fail, view: GangView, cluster: Cluster) -> Lockstep
         log.info("The last lines of worker %d:\n%s", failed.cause.rank, "\n".join(tail))
     kind = GangFailed if failed.cause.kind in USERS_TO_MEND else GangLost
     return kind(f"{failed.cause}{_others(failed.others)}", kind=failed.cause.kind, step=failed.cause.step)
+
+
+async def _warned(running: RunningGang, cluster: Cluster) -> str:
+    """What the cluster itself says of pods that do not start, in one line."""
+    warnings = await cluster.warnings(running.gang)
+    told = "; ".join(" ".join(warning.split()) for warning in warnings[:WARNINGS])
+    more = f" (and of {len(warnings) - WARNINGS} more pods)" if len(warnings) > WARNINGS else ""
+    return f"; the cluster warns of {told}{more}" if told else ""
 
 
 def _others(count: int) -> str:

@@ -17,6 +17,8 @@ from lockstep.parsing import STRICT_KEYS, to_json
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
+CleanUp = Literal["delete", "delete_succeeded", "keep"]
+Logs = Literal["chief", "all"]
 GangScheduling = Literal["kueue", "volcano", "coscheduling", "native"]
 GANG_SCHEDULINGS: tuple[GangScheduling, ...] = get_args(GangScheduling)
 HAVE_QUEUES: tuple[GangScheduling, ...] = ("kueue", "volcano")
@@ -107,6 +109,8 @@ class TrainingSpec:
     timeouts: Timeouts = field(default_factory=Timeouts)
     gang_scheduling: GangScheduling | None = None
     gang_queue: Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] | None = None
+    clean_up: CleanUp = "delete"
+    logs: Logs = "chief"
     pod_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

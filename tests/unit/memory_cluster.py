@@ -31,6 +31,7 @@ class MemoryCluster:
         self.requests: Counter[str] = Counter()
         self.fail_on: dict[tuple[str, int], Exception] = {}
         self.keep_pods = False
+        self.warned: tuple[str, ...] = ()
         self._uids = count(1)
         self._watchers: list[asyncio.Queue[PodEvent | Exception]] = []
 
@@ -85,6 +86,14 @@ class MemoryCluster:
 
     async def tail(self, pod: str, lines: int) -> Sequence[str]:
         return (f"last words of {pod}",)
+
+    async def warnings(self, gang: GangId) -> Sequence[str]:
+        return self.warned
+
+    async def delete_running(self, gang: GangId, grace_s: int, launch: str) -> None:
+        self._request("delete")
+        for pod in [pod for pod in self.living.values() if pod.launch == launch and not pod.ended]:
+            self.vanish(pod.rank)
 
     async def delete(self, gang: GangId, grace_s: int, launch: str | None = None) -> None:
         self._request("delete")

@@ -16,9 +16,9 @@ from lockstep.event_stream import EventStream
 from lockstep.gang_object import GangObject
 from lockstep.parsing import parse, to_json
 from lockstep.pod_event import PodEvent, PodsListed
-from lockstep.pod_plan import GangPlan, plan_gang
+from lockstep.pod_plan import GangPlan, plan_gang, replan
 from lockstep.running_gang import RunningGang
-from lockstep.supervisor import launch, supervise
+from lockstep.supervisor import launch, leave, supervise
 from tests.unit.builders import GANG, spec
 from tests.unit.memory_cluster import MemoryCluster
 
@@ -59,15 +59,70 @@ async def test_further_objects_are_there_before_the_pods_in_the_order_of_the_pla
     assert [thing.name for thing in cluster.objects] == ["first", "second"]
 
 
-async def test_success_removes_the_gang_and_names_the_pods_that_prove_it() -> None:
+@pytest.mark.parametrize(("clean_up", "left"), [("delete", 0), ("delete_succeeded", 0), ("keep", 2)])
+async def test_success_names_the_pods_that_prove_it_and_they_stay_until_the_task_knows(
+    clean_up: str, left: int
+) -> None:
+    """A triggerer that is restarted before it could tell reads the proof again."""
     cluster = MemoryCluster()
-    running = await launch(plan(), cluster, TickingClock())
+    running = await launch(plan(clean_up=clean_up), cluster, TickingClock())
     cluster.change(0, **DONE)
     cluster.change(1, **DONE)
-    finish = await supervise(running, cluster, TickingClock())
-    assert finish.uids == running.uids
-    assert not cluster.living
-    assert cluster.service is None
+    for _ in range(2):
+        assert (await supervise(running, cluster, TickingClock())).uids == running.uids
+    await leave(running, cluster)
+    assert len(cluster.living) == left
+
+
+@pytest.mark.parametrize(("clean_up", "left"), [("delete", set()), ("delete_succeeded", {1}), ("keep", {1})])
+async def test_pods_of_a_failed_gang_are_kept_on_request_and_running_ones_never(clean_up: str, left: set[int]) -> None:
+    cluster = MemoryCluster()
+    running = await launch(plan(3, clean_up=clean_up), cluster, TickingClock())
+    cluster.change(1, **KILLED)
+    with pytest.raises(GangLost):
+        await supervise(running, cluster, TickingClock())
+    assert {pod.rank for pod in cluster.living.values()} == left
+
+
+async def test_pods_that_were_kept_make_way_for_the_next_attempt() -> None:
+    cluster, clock = MemoryCluster(), TickingClock()
+    running = await launch(plan(clean_up="keep"), cluster, clock)
+    cluster.change(1, **KILLED)
+    with pytest.raises(GangLost):
+        await supervise(running, cluster, clock)
+    again = await launch(replan(plan(clean_up="keep"), 2), cluster, clock)
+    assert (again.attempt, len(cluster.living)) == (2, 2)
+    assert {pod.attempt for pod in cluster.living.values()} == {2}
+
+
+async def test_pods_that_do_not_start_are_told_with_what_the_cluster_warns_of() -> None:
+    cluster, clock = MemoryCluster(), TickingClock()
+    running = await launch(plan(timeouts={"startup_s": 1}), cluster, clock)
+    cluster.warned = tuple(f"w{rank}: FailedMount: no\n  volume" for rank in range(5))
+    clock.seconds += 2
+    watching = asyncio.create_task(supervise(running, cluster, clock))
+    await asyncio.sleep(0)
+    clock.seconds += 2
+    cluster.change(0, waiting_reason="ContainerCreating")
+    with pytest.raises(GangTimedOut) as told:
+        await watching
+    assert "worker 0 waits for its container: ContainerCreating" in str(told.value)
+    assert str(told.value).endswith("w2: FailedMount: no volume (and of 2 more pods)")
+
+
+async def test_all_logs_are_shown_on_request(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    cluster = MemoryCluster()
+    running = await launch(plan(3, logs="all"), cluster, TickingClock())
+    for rank in range(3):
+        cluster.change(rank, phase="Running", started=True)
+    watching = asyncio.create_task(supervise(running, cluster, TickingClock()))
+    while not all(f"[worker {rank}] hello" in caplog.text for rank in (1, 2)):  # noqa: ASYNC110 - logs are no events
+        await asyncio.sleep(0)
+    for rank in range(3):
+        cluster.change(rank, **DONE)
+    await watching
+    assert "[chief] hello" in caplog.text
 
 
 async def test_one_dead_worker_ends_the_others_and_is_named() -> None:

@@ -16,8 +16,8 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator
 
 from lockstep.airflow_errors import airflow_error, told_to_airflow
-from lockstep.deployment import chosen_scheduling, deployment, required
-from lockstep.errors import GangEnded, GangLost
+from lockstep.deployment import chosen_queue, chosen_scheduling, deployment, required
+from lockstep.errors import GangEnded, GangLost, LockstepError
 from lockstep.failed_attempt import FailedAttempt
 from lockstep.links import RunDirectoryLink
 from lockstep.loopback_ports import free_loopback_ports
@@ -55,6 +55,9 @@ class GangOperator(BaseOperator):
     :param gang_scheduling: who starts the pods all at once or not at all: `kueue`, `volcano`, `coscheduling`, `native`
         (Kubernetes itself), or `none`, where the deployment has chosen one.
     :param gang_queue: the queue: Kueue's LocalQueue, or Volcano's. (`queue` is Airflow's own, of its workers.)
+    :param clean_up: which pods go at the end: all (`delete`), all but the ended ones of a failed gang
+        (`delete_succeeded`), or none that has ended (`keep`). What still runs is always deleted.
+    :param logs: whose log the task's log shows while they train: `chief`, or `all` with a prefix for each.
     :param pod_options: any argument of KubernetesPodOperator that describes a pod.
     :param deferrable: wait in the triggerer, holding no worker slot; the same supervision either way.
     """
@@ -64,6 +67,8 @@ class GangOperator(BaseOperator):
         "worker_resources",
         "timeouts",
         "restarts",
+        "clean_up",
+        "logs",
         "env",
         "run_directory",
         "namespace",
@@ -96,6 +101,8 @@ class GangOperator(BaseOperator):
         kubernetes_conn_id: str | None = None,
         gang_scheduling: str | None = None,
         gang_queue: str | None = None,
+        clean_up: str | None = None,
+        logs: str | None = None,
         pod_options: Mapping[str, Any] | None = None,
         deferrable: bool = True,
         **kwargs: Any,
@@ -112,6 +119,8 @@ class GangOperator(BaseOperator):
         self.kubernetes_conn_id = kubernetes_conn_id
         self.gang_scheduling = gang_scheduling
         self.gang_queue = gang_queue
+        self.clean_up = clean_up
+        self.logs = logs
         self.pod_options = pod_options
         self.deferrable = deferrable
         self._running_plan: GangPlan | None = None
@@ -219,6 +228,10 @@ class GangOperator(BaseOperator):
 
     def _concluded(self, context: Context, running: RunningGang) -> Any:
         self.attempt_ended(context, running, None)
+        try:
+            asyncio.run(self._leave(running))
+        except LockstepError as away:
+            self.log.warning("The pods of %s, which have ended, are not deleted: %s", running.gang, away)
         return self.conclude(context)
 
     def _restart(self, failed: FailedAttempt, running: RunningGang, so_far: Restarts, context: Context) -> Restarts:
@@ -270,6 +283,7 @@ class GangOperator(BaseOperator):
     def _spec(self, context: Context, **asked: Any) -> TrainingSpec:
         """`asked` of the gang, in pods as they were given to this operator."""
         site = deployment()
+        scheduling = chosen_scheduling(site, self.gang_scheduling)
         given = asked | {
             "image": self.image or required(site.image, "image"),
             "run_directory": self.run_url(context),
@@ -279,7 +293,10 @@ class GangOperator(BaseOperator):
             "env": self.env,
             "rendezvous": site.rendezvous,
             "timeouts": self.timeouts,
-            **chosen_scheduling(site, self.gang_scheduling, self.gang_queue),
+            "clean_up": self.clean_up,
+            "logs": self.logs,
+            "gang_scheduling": scheduling,
+            "gang_queue": chosen_queue(site, scheduling, self.gang_queue),
             "pod_options": checked_pod_options(self.pod_options or {}),
         }
         return parse(TrainingSpec, {key: value for key, value in given.items() if value is not None}, what=self.task_id)
@@ -299,6 +316,13 @@ class GangOperator(BaseOperator):
         cluster = self._cluster(running.namespace)
         async with cluster.connected():
             await supervise(running, cluster, SystemClock())
+
+    async def _leave(self, running: RunningGang) -> None:
+        from lockstep.supervisor import leave
+
+        cluster = self._cluster(running.namespace)
+        async with cluster.connected():
+            await leave(running, cluster)
 
     async def _kill(self, plan: GangPlan) -> None:
         cluster = self._cluster(plan.spec.namespace)
