@@ -29,14 +29,15 @@ async def sweep(standing: Sequence[StandingGang], ask: AskStates, cluster: Clust
     """
     fates: dict[str, Fate] = {}
     removals: list[asyncio.Task[LockstepError | None]] = []
-    async with asyncio.TaskGroup() as group:
+    try:
         for each in standing:
-            fate = judge(each, await ask(each.gang) if each.gang else {})
-            fates[each.service] = fate
+            fates[each.service] = fate = judge(each, await ask(each.gang) if each.gang else {})
             _tell(each, fate)
             if isinstance(fate, Remove):
-                removals.append(group.create_task(_removal(fate.gang, each.launch, cluster, grace_s)))
-    if failures := [failure for removal in removals if (failure := removal.result()) is not None]:
+                removals.append(asyncio.create_task(_removal(fate.gang, each.launch, cluster, grace_s)))
+    finally:
+        failures = [failure for failure in await asyncio.gather(*removals) if failure is not None]
+    if failures:
         raise ClusterUnavailable("; ".join(failure.told for failure in failures))
     return fates
 

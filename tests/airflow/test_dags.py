@@ -1,4 +1,4 @@
-"""What the example DAG promises before it runs: it loads, its form checks, and its gang is planned as asked."""
+"""What the DAGs promise before they run: they load, the form checks, and the gang is planned as asked."""
 
 from __future__ import annotations
 
@@ -93,10 +93,17 @@ def test_what_the_form_says_reaches_the_trainer(dag: Any, gang_plan: PlanGang) -
     assert training.eval_data == "gs://mine/digits/eval-*.tfrecord"
 
 
+def test_the_sweep_runs_by_itself_and_never_beside_itself(lockstep_dag: LoadDag) -> None:
+    """Nobody has to unpause it; a sweep that was missed is not made up for."""
+    sweep = lockstep_dag("dags/lockstep_sweep.py", "lockstep_sweep")
+    assert (sweep.schedule, sweep.catchup, sweep.max_active_runs) == ("*/10 * * * *", False, 1)
+    assert sweep.is_paused_upon_creation is False
+
+
 IMPORTED = """
 import json, sys
 import lockstep.deployment
-from lockstep.operators import check_sharding, preflight, register, train, validate
+from lockstep.operators import check_sharding, preflight, register, sweep, train, validate
 print(json.dumps(sorted(sys.modules)))
 """
 HEAVY = ["tensorflow", "keras", "kubernetes", "kubernetes_asyncio", "mlflow", "google.cloud", "numpy", "trainer"]
