@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.names import GangId, gang_labels, label_value, worker_name
+from lockstep.names import GangId, gang_labels, group_name, label_value, worker_name
 
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
@@ -22,6 +22,7 @@ def test_every_name_is_valid(dag: str, run: str, task: str, index: int, attempt:
     gang = GangId(dag_id=dag, run_id=run, task_id=task, map_index=index)
     assert DNS_LABEL.fullmatch(worker_name(gang, attempt, rank))
     assert DNS_LABEL.fullmatch(gang.name)
+    assert DNS_LABEL.fullmatch(group_name(gang, attempt))
     assert all(LABEL_VALUE.fullmatch(value) for value in gang_labels(gang).values())
 
 
