@@ -21,6 +21,7 @@ LABEL_GANG_SCHEDULER = "lockstep/gang-scheduler"
 ANNOTATION_RUN = "lockstep/run"
 ANNOTATION_SPEC = "lockstep/spec"
 ANNOTATION_TASK_INSTANCE = "lockstep/task-instance"
+ANNOTATION_CLEAN_UP = "lockstep/clean-up"
 
 ENV_CONTRACT = "LOCKSTEP_CONTRACT"
 ENV_RUN_DIRECTORY = "LOCKSTEP_RUN_DIRECTORY"

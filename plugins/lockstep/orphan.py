@@ -21,10 +21,11 @@ TaskStates: TypeAlias = Mapping[str, Mapping[str, str | None]]
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """The task instance is over."""
+    """The task instance is over. With `keep_ended`, as its author asked, only pods that still run are to go."""
 
     gang: GangId
     state: str
+    keep_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,11 @@ def judge(standing: StandingGang, states: TaskStates) -> Fate:
     if instance not in instances:
         return Leave(f"this Airflow knows no {gang}; another one may, or a dag.test()")
     state = instances[instance]
-    return Remove(gang, state) if state in OVER else Keep(gang, state)
+    return Remove(gang, state, _keeps_ended(standing, state)) if state in OVER else Keep(gang, state)
+
+
+def _keeps_ended(standing: StandingGang, state: str) -> bool:
+    return standing.clean_up == "keep" or (standing.clean_up == "delete_succeeded" and state != "success")
 
 
 def _instance(gang: GangId) -> str:

@@ -13,7 +13,7 @@ from lockstep.cluster import Cluster
 from lockstep.errors import ClusterUnavailable, LockstepError
 from lockstep.names import GangId
 from lockstep.orphan import Fate, Keep, Leave, Remove, TaskStates, judge
-from lockstep.removal import remove
+from lockstep.removal import Removal
 from lockstep.standing_gang import StandingGang
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,8 @@ async def sweep(standing: Sequence[StandingGang], ask: AskStates, cluster: Clust
             fates[each.service] = fate = judge(each, await ask(each.gang) if each.gang else {})
             _tell(each, fate)
             if isinstance(fate, Remove):
-                removals.append(asyncio.create_task(_removal(fate.gang, each.launch, cluster, grace_s)))
+                removal = Removal(fate.gang, each.launch, grace_s, fate.keep_ended)
+                removals.append(asyncio.create_task(_carried_out(removal, cluster)))
     finally:
         failures = [failure for failure in await asyncio.gather(*removals) if failure is not None]
     if failures:
@@ -44,6 +45,8 @@ async def sweep(standing: Sequence[StandingGang], ask: AskStates, cluster: Clust
 
 def _tell(standing: StandingGang, fate: Fate) -> None:
     match fate:
+        case Remove(gang=gang, state=state, keep_ended=True):
+            log.info("Ending what may still run of %s: %s is over (%s)", standing.service, gang, state)
         case Remove(gang=gang, state=state):
             log.warning("Removing %s: %s is over (%s)", standing.service, gang, state)
         case Keep(gang=gang, state=state):
@@ -57,9 +60,9 @@ def _tell(standing: StandingGang, fate: Fate) -> None:
             )
 
 
-async def _removal(gang: GangId, launch: str, cluster: Cluster, grace_s: int) -> LockstepError | None:
+async def _carried_out(removal: Removal, cluster: Cluster) -> LockstepError | None:
     try:
-        await remove(gang, cluster, grace_s, launch)
+        await removal.carry_out(cluster)
     except LockstepError as failure:
         return failure
     return None

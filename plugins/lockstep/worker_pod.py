@@ -59,7 +59,7 @@ def service_manifest(plan: GangPlan) -> dict[str, Any]:
     """The headless Service: gives the pods their names in DNS and owns them.
 
     Addresses are published before a pod is ready, because the workers look each other up in order to become ready.
-    The annotation says whose the gang is; labels are too short for that.
+    The annotations say whose the gang is, for which labels are too short, and what is to be kept of it.
     """
     return {
         "apiVersion": "v1",
@@ -68,7 +68,10 @@ def service_manifest(plan: GangPlan) -> dict[str, Any]:
             "name": plan.service,
             "namespace": plan.spec.namespace,
             "labels": names.gang_labels(plan.gang),
-            "annotations": {names.ANNOTATION_TASK_INSTANCE: json.dumps(to_json(plan.gang), sort_keys=True)},
+            "annotations": {
+                names.ANNOTATION_TASK_INSTANCE: json.dumps(to_json(plan.gang), sort_keys=True),
+                names.ANNOTATION_CLEAN_UP: plan.spec.clean_up,
+            },
         },
         "spec": {
             "clusterIP": "None",

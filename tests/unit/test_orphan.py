@@ -34,6 +34,21 @@ def test_a_gang_whose_task_is_over_is_removed(state: str) -> None:
     assert judge(standing(GANG), states(state)) == Remove(GANG, state)
 
 
+@pytest.mark.parametrize(
+    ("clean_up", "state", "keep_ended"),
+    [
+        pytest.param("delete", "failed", False, id="nothing is kept by default"),
+        pytest.param("delete_succeeded", "success", False, id="nothing of a gang that has succeeded"),
+        pytest.param("delete_succeeded", "failed", True, id="what a failed gang left"),
+        pytest.param("keep", "success", True, id="all that has ended"),
+    ],
+)
+def test_ended_pods_stay_where_their_author_asked_for_it(clean_up: str, state: str, keep_ended: bool) -> None:
+    """What still runs goes all the same."""
+    kept = StandingGang(service="service", launch="uid", gang=GANG, clean_up=clean_up)
+    assert judge(kept, states(state)) == Remove(GANG, state, keep_ended=keep_ended)
+
+
 @pytest.mark.parametrize("state", [None, *sorted({state.value for state in TaskInstanceState} - OVER), "state-of-2030"])
 def test_a_gang_whose_task_goes_on_is_kept(state: str | None) -> None:
     """Running, deferred, about to be tried again, or anything that is not known to be an end."""
@@ -62,9 +77,9 @@ def test_only_the_task_instance_itself_counts(gang: GangId | None, answer: TaskS
     "gang", [GANG, MAPPED, STRANGE, GangId(dag_id="d", run_id="r", task_id="t", installation="other")], ids=str
 )
 def test_the_service_says_whose_the_gang_is_whatever_the_dag_is_called(gang: GangId) -> None:
-    manifest = service_manifest(plan_gang(spec(), gang, attempt=1))
+    manifest = service_manifest(plan_gang(spec(clean_up="keep"), gang, attempt=1))
     found = standing_gang(service(**manifest["metadata"]))
-    assert found == StandingGang(service=gang.name, launch="uid", gang=gang)
+    assert found == StandingGang(service=gang.name, launch="uid", gang=gang, clean_up="keep")
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 class SweepGangsOperator(BaseOperator):
     """Removes the gangs of this Airflow whose task instance is over. What is not given is the deployment's.
 
-    Gangs of task instances that this Airflow does not know are named in the log and left alone.
+    Gangs of task instances that this Airflow does not know are named in the log and left alone. Where ended pods are
+    kept (`clean_up`), only those go that still run.
 
     :param namespace: where to look.
     :param kubernetes_conn_id: Airflow connection to the cluster.
     :param grace_s: seconds between SIGTERM and SIGKILL.
 
-    Returns the Services of the gangs that were `removed`, `kept` and `left` alone.
+    Returns the Services of the gangs that were `removed`, `kept` (their task goes on) and `left` alone.
     """
 
     template_fields: Sequence[str] = ("namespace", "kubernetes_conn_id")
