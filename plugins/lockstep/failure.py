@@ -32,9 +32,10 @@ moment and report it within seconds, and the clocks of node, control plane and A
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerFailure:
-    """One dead worker. `when` is seconds since the epoch, or None where the cluster did not say."""
+    """One dead worker, called `title`. `when` is seconds since the epoch, or None where the cluster did not say."""
 
     rank: int
+    title: str
     node: str
     pod: str
     kind: FailureClass
@@ -46,7 +47,7 @@ class WorkerFailure:
     def __str__(self) -> str:
         where = f" on {self.node}" if self.node else ""
         at_step = f" at step {self.step}" if self.step is not None else ""
-        return f"worker {self.rank}{where} ({self.pod}): {self.what}{at_step}"
+        return f"{self.title}{where} ({self.pod}): {self.what}{at_step}"
 
 
 def vanished(pod: PodSnapshot) -> WorkerFailure:
@@ -134,6 +135,7 @@ def _classify_exit_code(pod: PodSnapshot, exit_code: int) -> WorkerFailure:
     said = "killed (SIGKILL)" if killed else message.text
     return WorkerFailure(
         rank=pod.rank,
+        title=pod.title,
         node=pod.node,
         pod=pod.name,
         kind=kind,
@@ -147,7 +149,14 @@ def _classify_exit_code(pod: PodSnapshot, exit_code: int) -> WorkerFailure:
 def _failure(pod: PodSnapshot, kind: FailureClass, what: str) -> WorkerFailure:
     message = read_termination_message(pod.message)
     return WorkerFailure(
-        rank=pod.rank, node=pod.node, pod=pod.name, kind=kind, what=what, step=message.step, when=pod.finished_at
+        rank=pod.rank,
+        title=pod.title,
+        node=pod.node,
+        pod=pod.name,
+        kind=kind,
+        what=what,
+        step=message.step,
+        when=pod.finished_at,
     )
 
 

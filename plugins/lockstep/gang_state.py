@@ -1,6 +1,7 @@
 """decide(): the gang that runs + what was seen of it + the time -> Decision. Pure.
 
-The gang lives and dies as one: it has finished when every worker has, and failed when one has.
+The gang lives and dies as one: it has finished when every worker has, and failed when one has. Whoever only serves or
+watches the training has no say in its success, but must live until then.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class KeepWaiting:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finish:
-    """Every worker's container returned 0; `uids` (by rank) are the pods that proved it."""
+    """The container of every pod that must succeed returned 0; `uids` (by rank) are the pods that proved it."""
 
     uids: tuple[str, ...]
 
@@ -67,14 +68,14 @@ def decide(running: RunningGang, view: GangView, *, now: float, failed_at: float
 
     `now` and `failed_at`, when the first failure was seen, are seconds since the epoch.
     """
+    if all(view.pods[rank].succeeded for rank in running.required):
+        return Finish(uids=tuple(running.uids[rank] for rank in running.required))
     failures = gang_failures(view, now)
     if (cause := culprit(failures)) is not None:
         return Fail(cause=cause, failures=failures, others=running.workers - 1)
     if (collateral := first(failures)) is not None:
         waited_s = now - (now if failed_at is None else failed_at)
         return _wait_for_culprit(running, view, collateral, failures, waited_s)
-    if all(pod.succeeded for pod in view.pods.values()):
-        return Finish(uids=running.uids)
     return _wait_within_limits(running, view, now)
 
 
@@ -86,7 +87,7 @@ def gang_failures(view: GangView, now: float) -> tuple[WorkerFailure, ...]:
 
 def describe(view: GangView) -> str:
     """One clause a worker: what it does, or what it waits for."""
-    return "; ".join(f"worker {rank} {_state(pod)}" for rank, pod in sorted(view.pods.items()))
+    return "; ".join(f"{pod.title} {_state(pod)}" for _, pod in sorted(view.pods.items()))
 
 
 def _failure(pod: PodSnapshot, now: float, *, gone: bool) -> WorkerFailure | None:
@@ -106,11 +107,16 @@ def _wait_for_culprit(
     waited_s: float,
 ) -> Decision:
     """Whoever is lost is to blame: a worker that ends badly yet, or else one of which nothing is heard."""
-    if waited_s < BLAME_WINDOW_S and len(failures) < running.workers:
-        return KeepWaiting(within_s=BLAME_WINDOW_S - waited_s)
     told = {failure.rank for failure in failures}
-    unheard = [silent(pod) for rank, pod in sorted(view.pods.items()) if rank not in told and not pod.succeeded]
+    unheard = [silent(pod) for rank, pod in sorted(view.pods.items()) if rank not in told and _has_peers(pod)]
+    if unheard and waited_s < BLAME_WINDOW_S:
+        return KeepWaiting(within_s=BLAME_WINDOW_S - waited_s)
     return Fail(cause=first(unheard) or collateral, failures=(*failures, *unheard), others=running.workers - 1)
+
+
+def _has_peers(pod: PodSnapshot) -> bool:
+    """Whether others may have lost this one: not one that is done, nor an evaluator, which they never knew."""
+    return not pod.succeeded and pod.role != "evaluator"
 
 
 def _wait_within_limits(running: RunningGang, view: GangView, now: float) -> Decision:

@@ -40,8 +40,16 @@ def launched_view(running: RunningGang, now: float) -> GangView:
     return GangView(
         startup_from=now,
         pods={
-            rank: PodSnapshot(name=running.pod(rank), uid=uid, rank=rank, attempt=running.attempt, phase="Pending")
-            for rank, uid in enumerate(running.uids)
+            rank: PodSnapshot(
+                name=running.pod(rank),
+                uid=uid,
+                rank=rank,
+                attempt=running.attempt,
+                phase="Pending",
+                role=member.role,
+                role_index=member.index,
+            )
+            for rank, (uid, member) in enumerate(zip(running.uids, running.members, strict=True))
         },
     )
 

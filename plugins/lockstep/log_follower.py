@@ -24,7 +24,7 @@ class LogFollowers:
 
     def __init__(self, cluster: Cluster, running: RunningGang) -> None:
         shown = range(running.workers if running.logs == "all" else 1)
-        self._followers = {rank: _LogFollower(cluster, running.pod(rank), _prefix(rank)) for rank in shown}
+        self._followers = {rank: _LogFollower(cluster, running.pod(rank), _prefix(running, rank)) for rank in shown}
 
     async def __aenter__(self) -> LogFollowers:
         return self
@@ -43,8 +43,8 @@ class LogFollowers:
         await asyncio.gather(*(follower.drain() for follower in self._followers.values()))
 
 
-def _prefix(rank: int) -> str:
-    return "[chief] " if rank == 0 else f"[worker {rank}] "
+def _prefix(running: RunningGang, rank: int) -> str:
+    return "[chief] " if rank == 0 else f"[{running.members[rank]}] "
 
 
 class _LogFollower:

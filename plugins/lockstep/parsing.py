@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -62,5 +62,8 @@ def _fault(kind: type[Any], error: Any, what: str) -> str:
 
 def _kind_at(kind: type[Any], path: Iterable[str]) -> type[Any]:
     for part in path:
-        kind = get_type_hints(kind)[part]
+        hint = get_type_hints(kind)[part]
+        kind = next(
+            (each for each in get_args(hint) if isinstance(each, type) and dataclasses.is_dataclass(each)), hint
+        )
     return kind

@@ -18,15 +18,17 @@ from lockstep.gang_object import GangObject
 from lockstep.gang_scheduling import Group, membership
 from lockstep.names import GangId
 from lockstep.parsing import to_json
+from lockstep.roles import Member
 from lockstep.tf_config import tf_config
 from lockstep.training_spec import TrainingSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerPod:
-    """One worker: rank 0 is the chief. `address` is where its peers reach it, "host:port"."""
+    """One member of the gang: rank 0 is the chief. `address` is where its peers reach it, "host:port"."""
 
     rank: int
+    member: Member
     name: str
     address: str
     labels: dict[str, str]
@@ -52,11 +54,11 @@ class GangPlan:
 
 
 def plan_gang(spec: TrainingSpec, gang: GangId, *, attempt: int, loopback_ports: Sequence[int] = ()) -> GangPlan:
-    """Turn a spec into the pods that will run it; `loopback_ports` (one a worker) serve `rendezvous: loopback` only."""
-    addresses = _addresses(spec, gang, attempt, loopback_ports)
+    """Turn a spec into the pods that will run it; `loopback_ports` (one a pod) serve `rendezvous: loopback` only."""
+    members, addresses = spec.members, _addresses(spec, gang, attempt, loopback_ports)
     labels = names.gang_labels(gang) | {names.LABEL_ATTEMPT: str(attempt)}
     annotations = {names.ANNOTATION_RUN: str(gang), names.ANNOTATION_SPEC: spec_digest(spec)}
-    member = membership(spec, Group(name=names.group_name(gang, attempt), size=spec.workers, labels=labels))
+    group = membership(spec, Group(name=names.group_name(gang, attempt), size=len(members), labels=labels))
     return GangPlan(
         gang=gang,
         attempt=attempt,
@@ -66,16 +68,17 @@ def plan_gang(spec: TrainingSpec, gang: GangId, *, attempt: int, loopback_ports:
         workers=tuple(
             WorkerPod(
                 rank=rank,
+                member=member,
                 name=names.worker_name(gang, attempt, rank),
                 address=addresses[rank],
-                labels=labels | {names.LABEL_RANK: str(rank)} | member.labels,
-                annotations=annotations | member.annotations,
-                env=spec.env | _contract_env(spec, attempt, rank) | _tf_config_env(addresses, rank),
+                labels=labels | _place(rank, member) | group.labels,
+                annotations=annotations | group.annotations,
+                env=spec.env | _contract_env(spec, attempt, rank) | _tf_config_env(members, addresses, rank),
             )
-            for rank in range(spec.workers)
+            for rank, member in enumerate(members)
         ),
-        objects=() if member.pod_group is None else (member.pod_group,),
-        pod_spec=member.pod_spec,
+        objects=() if group.pod_group is None else (group.pod_group,),
+        pod_spec=group.pod_spec,
     )
 
 
@@ -99,9 +102,17 @@ def _plain(value: Any) -> Any:
 
 def _addresses(spec: TrainingSpec, gang: GangId, attempt: int, loopback_ports: Sequence[int]) -> tuple[str, ...]:
     if spec.rendezvous == "loopback":
-        return tuple(f"127.0.0.1:{port}" for _, port in zip(range(spec.workers), loopback_ports, strict=True))
-    hosts = (names.worker_host(gang, attempt, rank, spec.namespace) for rank in range(spec.workers))
+        return tuple(f"127.0.0.1:{port}" for _, port in zip(spec.members, loopback_ports, strict=True))
+    hosts = (names.worker_host(gang, attempt, rank, spec.namespace) for rank in range(len(spec.members)))
     return tuple(f"{host}:{spec.port}" for host in hosts)
+
+
+def _place(rank: int, member: Member) -> dict[str, str]:
+    return {
+        names.LABEL_RANK: str(rank),
+        names.LABEL_ROLE: member.role,
+        names.LABEL_ROLE_INDEX: str(member.index),
+    }
 
 
 def _contract_env(spec: TrainingSpec, attempt: int, rank: int) -> dict[str, str]:
@@ -117,6 +128,6 @@ def _contract_env(spec: TrainingSpec, attempt: int, rank: int) -> dict[str, str]
     }
 
 
-def _tf_config_env(addresses: tuple[str, ...], rank: int) -> dict[str, str]:
-    config = tf_config(addresses, rank)
+def _tf_config_env(members: Sequence[Member], addresses: Sequence[str], rank: int) -> dict[str, str]:
+    config = tf_config(members, addresses, rank)
     return {} if config is None else {names.ENV_TF_CONFIG: config}

@@ -30,6 +30,8 @@ class PodSnapshot:
     rank: int
     attempt: int
     phase: str
+    role: str = "worker"
+    role_index: int | None = None
     launch: str = ""
     node: str = ""
     spec: str = ""
@@ -47,6 +49,11 @@ class PodSnapshot:
     memory_limit: str = ""
     deletion_due: float | None = None
     queued: bool = False
+
+    @property
+    def title(self) -> str:
+        """What the pod is in its gang: `worker 2`, `ps 0`."""
+        return f"{self.role} {self.rank if self.role_index is None else self.role_index}"
 
     @property
     def ended(self) -> bool:
@@ -75,6 +82,8 @@ def snapshot(pod: Any) -> PodSnapshot:
         rank=int(metadata.labels[names.LABEL_RANK]),
         attempt=int(metadata.labels[names.LABEL_ATTEMPT]),
         phase=status.phase or "Unknown",
+        role=metadata.labels.get(names.LABEL_ROLE, "worker"),
+        role_index=int(metadata.labels.get(names.LABEL_ROLE_INDEX, metadata.labels[names.LABEL_RANK])),
         launch=metadata.labels.get(names.LABEL_LAUNCH, ""),
         node=pod.spec.node_name or "",
         spec=(metadata.annotations or {}).get(names.ANNOTATION_SPEC, ""),

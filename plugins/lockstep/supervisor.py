@@ -55,7 +55,7 @@ async def launch(plan: GangPlan, cluster: Cluster, clock: Clock, deadline: float
 
 
 async def supervise(running: RunningGang, cluster: Cluster, clock: Clock) -> Finish:
-    """Watch until every worker has returned 0. Whatever goes wrong, nothing of the gang runs when this raises.
+    """Watch until every worker has returned 0. Nothing of the gang runs when this returns or raises.
 
     Pods that have all succeeded stay until the task knows (`leave`): whoever watches next can read their proof again.
 
@@ -64,33 +64,47 @@ async def supervise(running: RunningGang, cluster: Cluster, clock: Clock) -> Fin
     async with EventStream(cluster.events(running.gang)) as events:
         watched = _Watched(running=running, events=events, view=launched_view(running, clock.now()))
         try:
-            return await _watch(watched, cluster, clock)
+            finish = await _watch(watched, cluster, clock)
         except Exception as failure:
             # On a watch of its own: this one may be what failed.
             keep_ended = running.clean_up != "delete"
             removal = Removal(running.gang, running.launch, FAILED_GRACE_S, keep_ended)
             await _note_failures(failure, removal.carry_out(cluster))
             raise
+    if running.has_helpers:
+        await _end_helpers(running, cluster)
+    return finish
 
 
 async def leave(running: RunningGang, cluster: Cluster) -> None:
     """Delete what a gang that has succeeded leaves: nothing of it runs. Raises ClusterUnavailable."""
     if running.clean_up != "keep":
         await cluster.delete(running.gang, FAILED_GRACE_S, running.launch)
+    elif running.has_helpers:
+        await cluster.delete_running(running.gang, FAILED_GRACE_S, running.launch)
+
+
+async def _end_helpers(running: RunningGang, cluster: Cluster) -> None:
+    """End those that served a training that is over, with the grace that was asked for; `leave` tries once more."""
+    try:
+        await Removal(running.gang, running.launch, running.timeouts.grace_s, keep_ended=True).carry_out(cluster)
+    except LockstepError as failure:
+        log.warning("What served the training could not be ended: %s", failure)
 
 
 def _running(plan: GangPlan, pods: Sequence[PodSnapshot], *, launched_at: float, deadline: float | None) -> RunningGang:
-    by_rank = sorted(pods, key=lambda pod: pod.rank)
+    uids = {pod.rank: pod.uid for pod in pods}
     return RunningGang(
         gang=plan.gang,
         namespace=plan.spec.namespace,
-        attempt=by_rank[0].attempt,
-        launch=by_rank[0].launch,
-        uids=tuple(pod.uid for pod in by_rank),
+        attempt=pods[0].attempt,
+        launch=pods[0].launch,
+        uids=tuple(uids.get(rank, "") for rank in range(len(plan.workers))),
         timeouts=plan.spec.timeouts,
         launched_at=launched_at,
         clean_up=plan.spec.clean_up,
         logs=plan.spec.logs,
+        roles=tuple(member.role for member in plan.spec.members) if plan.spec.roles else (),
         deadline=deadline,
     )
 
@@ -169,7 +183,7 @@ async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
                     await watched.look(clock, within_s)
                 case Finish() as finish:
                     await logs.drain()
-                    log.info("All %d workers of %s have succeeded", running.workers, running.gang)
+                    log.info("All %d workers of %s have succeeded", len(finish.uids), running.gang)
                     return finish
                 case Fail() as failed:
                     await logs.drain()
@@ -183,9 +197,9 @@ async def _explained(failed: Fail, view: GangView, cluster: Cluster) -> Lockstep
     for failure in failed.failures:
         log.info("Failed (%s): %s", failure.kind, failure)
     if failed.cause.traceback:
-        log.info("Traceback of worker %d:\n%s", failed.cause.rank, failed.cause.traceback)
+        log.info("Traceback of %s:\n%s", failed.cause.title, failed.cause.traceback)
     elif tail := await cluster.tail(view.pods[failed.cause.rank].name, TAIL_LINES):
-        log.info("The last lines of worker %d:\n%s", failed.cause.rank, "\n".join(tail))
+        log.info("The last lines of %s:\n%s", failed.cause.title, "\n".join(tail))
     kind = GangFailed if failed.cause.kind in USERS_TO_MEND else GangLost
     return kind(f"{failed.cause}{_others(failed.others)}", kind=failed.cause.kind, step=failed.cause.step)
 

@@ -14,7 +14,10 @@ from pydantic import ConfigDict, Field, JsonValue
 from lockstep.errors import InvalidSpec
 from lockstep.gs_url import GsUrl
 from lockstep.parsing import STRICT_KEYS, to_json
+from lockstep.resources import Resources
+from lockstep.roles import TRAIN, Member, RoleName, Roles, numbered
 
+TRAINER = ("python", "-m", "trainer")
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
 CleanUp = Literal["delete", "delete_succeeded", "keep"]
@@ -56,22 +59,6 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Resources:
-    """Kubernetes quantities for each worker; requests equal limits, so that no neighbour squeezes a worker."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT_KEYS
-
-    cpu: str | None = None
-    memory: str | None = None
-    gpu: Annotated[int, Field(ge=0)] = 0
-    gpu_resource: str = "nvidia.com/gpu"
-
-    def quantities(self) -> dict[str, str]:
-        asked = {"cpu": self.cpu, "memory": self.memory, self.gpu_resource: str(self.gpu) if self.gpu else None}
-        return {name: quantity for name, quantity in asked.items() if quantity}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Timeouts:
     """Seconds. `grace_s` is what a worker has to save and leave.
 
@@ -90,8 +77,17 @@ class Timeouts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PodShape:
+    """What pods of one role have in common that those of another may have differently."""
+
+    resources: Resources
+    command: tuple[str, ...]
+    pod_options: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingSpec:
-    """One training on one gang."""
+    """One training on one gang. `workers` counts those that train: with `roles`, the chief and the workers."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT_KEYS
 
@@ -99,10 +95,11 @@ class TrainingSpec:
     workers: Count
     run_directory: str
     training: Training
-    command: tuple[str, ...] = ("python", "-m", "trainer")
+    command: tuple[str, ...] = TRAINER
     namespace: str = "default"
     service_account: str | None = None
     resources: Resources = field(default_factory=Resources)
+    roles: Roles | None = None
     env: dict[str, str] = field(default_factory=dict)
     port: Annotated[int, Field(ge=1, le=65535)] = 2222
     rendezvous: Literal["service", "loopback"] = "service"
@@ -118,10 +115,41 @@ class TrainingSpec:
         if reserved := sorted(name for name in self.env if name == "TF_CONFIG" or name.startswith("LOCKSTEP_")):
             raise InvalidSpec(f"env: {', '.join(reserved)}: set by Lockstep for each worker; remove it from env")
         self._check_scheduling()
+        self._check_roles()
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Every pod of the gang, by rank."""
+        return self.roles.members if self.roles else numbered(["worker"] * self.workers)
+
+    def shape(self, name: RoleName) -> PodShape:
+        """The pods of a role; what it leaves open is that of all."""
+        role = self.roles.named(name) if self.roles else None
+        if role is None:
+            return PodShape(resources=self.resources, command=self.command, pod_options=self.pod_options)
+        return PodShape(
+            resources=role.resources or self.resources,
+            command=role.command or self.command,
+            pod_options=self.pod_options | role.pod_options,
+        )
 
     def request(self) -> dict[str, Any]:
         """What of this decides the outcome, and so may not change within a run directory (`spec.json`)."""
         return {"schema": 1, "workers": self.workers, "training": to_json(self.training)}
+
+    def _check_roles(self) -> None:
+        """Our trainer knows one way to train, in which there are no parameter servers."""
+        if self.roles is None:
+            return
+        if self.workers != self.roles.trainers:
+            raise InvalidSpec(f"workers: {self.workers} asked for, and roles have {self.roles.trainers} that train")
+        for name in self.roles.given:
+            if (name not in TRAIN or self.roles.ps) and self.shape(name).command[: len(TRAINER)] == TRAINER:
+                with_ps = "" if name not in TRAIN else ", and not with parameter servers"
+                raise InvalidSpec(
+                    f"roles.{name}: `{' '.join(TRAINER)}` trains as chief and as worker only{with_ps}; give a program "
+                    f"of your own, as roles.{name}.command or as command of all"
+                )
 
     def _check_scheduling(self) -> None:
         chosen = self.gang_scheduling

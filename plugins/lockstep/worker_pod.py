@@ -87,15 +87,15 @@ def worker_operator(plan: GangPlan, worker: WorkerPod) -> KubernetesPodOperator:
     from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
     from kubernetes.client import V1ResourceRequirements
 
-    spec = plan.spec
-    quantities = spec.resources.quantities()
-    options = {"automount_service_account_token": False} | RESTRICTED | checked_pod_options(spec.pod_options)
+    spec, shape = plan.spec, plan.spec.shape(worker.member.role)
+    quantities = shape.resources.quantities()
+    options = {"automount_service_account_token": False} | RESTRICTED | checked_pod_options(shape.pod_options)
     return KubernetesPodOperator(
         task_id=worker.name,
         name=worker.name,
         namespace=spec.namespace,
         image=spec.image,
-        cmds=list(spec.command),
+        cmds=list(shape.command),
         env_vars=worker.env,
         labels=options.pop("labels", {}) | worker.labels,
         annotations=options.pop("annotations", {}) | worker.annotations,
@@ -114,16 +114,16 @@ def worker_operator(plan: GangPlan, worker: WorkerPod) -> KubernetesPodOperator:
     )
 
 
-def checked_pod_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def checked_pod_options(options: Mapping[str, Any], what: str = "pod_options") -> dict[str, Any]:
     """`options` if KubernetesPodOperator takes every one of them; raises InvalidSpec otherwise."""
     valid = pod_option_names()
     for key in options:
         if key in _PLANNED:
-            raise InvalidSpec(f"pod_options: {key!r} is planned for each worker; use the operator's own arguments")
+            raise InvalidSpec(f"{what}: {key!r} is planned for each worker; use the operator's own arguments")
         if key in _LIFE_CYCLE:
-            raise InvalidSpec(f"pod_options: {key!r} does not describe a pod; the gang has a life cycle of its own")
+            raise InvalidSpec(f"{what}: {key!r} does not describe a pod; the gang has a life cycle of its own")
         if key not in valid:
-            raise InvalidSpec(f"pod_options: {unknown_key(key, valid)}")
+            raise InvalidSpec(f"{what}: {unknown_key(key, valid)}")
     return dict(options)
 
 

@@ -62,6 +62,8 @@ class MemoryCluster:
             attempt=plan.attempt,
             launch=owner_uid,
             phase="Pending",
+            role=worker.member.role,
+            role_index=worker.member.index,
             spec=worker.annotations[ANNOTATION_SPEC],
         )
         self._set(pod)

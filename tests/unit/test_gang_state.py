@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lockstep.failure import OVERDUE_S
@@ -14,6 +14,8 @@ from lockstep.failure_class import FailureClass
 from lockstep.gang_state import BLAME_WINDOW_S, Abort, Fail, Finish, KeepWaiting, decide
 from lockstep.gang_view import GangView, launched_view, observe
 from lockstep.pod_event import PodSeen
+from lockstep.pod_snapshot import PodSnapshot
+from lockstep.roles import ROLES, TRAIN, RoleName
 from lockstep.training_spec import Timeouts
 from tests.unit.builders import LAUNCHED_AT, failed, pod, running, running_gang, succeeded, view
 
@@ -170,3 +172,81 @@ def test_success_needs_proof_from_every_worker_and_no_wait_is_endless(
     if isinstance(decision, KeepWaiting):
         assert decision.within_s is not None
         assert decision.within_s > 0
+
+
+SERVED = ("chief", "worker", "ps", "evaluator")
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        pytest.param([succeeded(0), succeeded(1), running(2), running(3)], Finish, id="chief and workers done: finish"),
+        pytest.param(
+            [succeeded(0), running(1), running(2), running(3)], KeepWaiting, id="the chief alone is done: wait"
+        ),
+        pytest.param([running(0), succeeded(1), running(2), running(3)], KeepWaiting, id="the chief still runs: wait"),
+        pytest.param([running(0), running(1), failed(2), running(3)], Fail, id="a dead parameter server ends the gang"),
+        pytest.param([running(0), running(1), running(2), failed(3)], Fail, id="a dead evaluator ends the gang"),
+        pytest.param([running(0), running(1), running(2), succeeded(3)], KeepWaiting, id="an evaluator may end: wait"),
+        pytest.param(
+            [succeeded(0), succeeded(1), failed(2), failed(3)], Finish, id="what dies once all is done does not count"
+        ),
+        pytest.param(
+            [running(0), running(1), succeeded(2), succeeded(3)], KeepWaiting, id="helpers prove nothing: wait"
+        ),
+    ],
+)
+def test_who_trains_decides_over_success_and_whoever_dies_ends_the_gang(
+    seen: list[PodSnapshot], expected: type
+) -> None:
+    decision = decide(running_gang(4, roles=SERVED), view(*seen), now=LAUNCHED_AT + 1)
+    assert isinstance(decision, expected)
+    if isinstance(decision, Finish):
+        assert decision.uids == ("uid-0", "uid-1")
+
+
+def test_success_outlives_the_pods_that_served_it() -> None:
+    """They are ended before the task knows; whoever watches next finds them gone."""
+    seen = view(succeeded(0), succeeded(1), running(2), running(3), gone=(2, 3))
+    assert isinstance(decide(running_gang(4, roles=SERVED), seen, now=LAUNCHED_AT), Finish)
+
+
+@pytest.mark.parametrize(("rank", "title"), [(0, "chief 0"), (1, "worker 0"), (2, "ps 0"), (3, "evaluator 0")])
+def test_the_dead_are_named_by_role_and_index_seen_or_not(rank: int, title: str) -> None:
+    gang = running_gang(4, roles=SERVED)
+    unseen = launched_view(gang, LAUNCHED_AT)
+    decision = decide(gang, replace(unseen, gone=frozenset({rank})), now=LAUNCHED_AT)
+    assert isinstance(decision, Fail)
+    assert str(decision.cause).startswith(f"{title} (")
+
+
+def test_an_evaluator_is_nobody_s_lost_peer() -> None:
+    """No other task knows its address, so whoever has lost a peer means somebody else."""
+    gang, lost = running_gang(4, roles=SERVED), {"exit_code": 69, "finished_at": 9.0}
+    seen = view(*(failed(rank, **lost) for rank in range(3)), replace(running(3), role="evaluator"))
+    decision = decide(gang, seen, now=LAUNCHED_AT, failed_at=LAUNCHED_AT)
+    assert isinstance(decision, Fail)
+    assert (decision.cause.rank, decision.cause.kind) == (0, FailureClass.COLLATERAL)
+
+
+@given(
+    members=st.lists(st.tuples(st.sampled_from(ROLES), ANY_POD), min_size=1, max_size=4),
+    gone=st.sets(st.integers(0, 3)),
+    after_s=st.floats(0, 1e6),
+)
+def test_with_roles_success_needs_proof_from_all_that_train_and_a_failure_is_never_waited_out(
+    members: list[tuple[RoleName, dict[str, object]]], gone: set[int], after_s: float
+) -> None:
+    roles = tuple(role for role, _ in members)
+    assume(set(roles) & set(TRAIN))
+    pods = [pod(rank, role=role, **status) for rank, (role, status) in enumerate(members)]
+    gang = running_gang(len(pods), roles=roles, timeouts={"run_s": 1e5})
+    decision = decide(
+        gang, view(*pods, gone=tuple(gone & set(range(len(pods))))), now=LAUNCHED_AT + after_s, failed_at=LAUNCHED_AT
+    )
+    trained = all(each.succeeded for each in pods if each.role in TRAIN)
+    assert isinstance(decision, Finish) == trained
+    if any(each.failed for each in pods) and not trained and after_s > BLAME_WINDOW_S:
+        assert isinstance(decision, Fail)
+    if isinstance(decision, KeepWaiting):
+        assert decision.within_s is not None

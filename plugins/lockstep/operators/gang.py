@@ -138,7 +138,7 @@ class GangOperator(BaseOperator):
     def plan(self, context: Context) -> GangPlan:
         """The gang as values: what is launched, and what tests assert on."""
         spec = self.spec(context)
-        ports = free_loopback_ports(spec.workers) if spec.rendezvous == "loopback" else ()
+        ports = free_loopback_ports(len(spec.members)) if spec.rendezvous == "loopback" else ()
         return plan_gang(spec, gang_of(context), attempt=1, loopback_ports=ports)
 
     def dry_run(self) -> None:

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 from lockstep.airflow_errors import told_to_airflow
 from lockstep.attempt_record import AttemptRecord
 from lockstep.cloud_storage import CloudStorage
-from lockstep.errors import StorageUnavailable
+from lockstep.errors import InvalidSpec, StorageUnavailable
 from lockstep.gs_url import GsUrl
 from lockstep.operators.gang import GangOperator
+from lockstep.parsing import parse
+from lockstep.roles import Roles
 from lockstep.run_directory import RunDirectory
 from lockstep.sharding import plan_sharding
 from lockstep.training_result import FILE_NAME as RESULT
 from lockstep.training_spec import TrainingSpec
+from lockstep.worker_pod import checked_pod_options
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
@@ -30,6 +33,8 @@ class DistributedTrainingOperator(GangOperator):
     """Starts one KubernetesPodOperator's pod per worker, and succeeds when every one of them has.
 
     :param workers: how many; 1 trains with MirroredStrategy, more with MultiWorkerMirroredStrategy.
+    :param roles: instead of `workers`, pods by TensorFlow's task types, `chief`, `worker`, `ps` and `evaluator`, each
+        with `replicas`, and with `resources`, `command` and `pod_options` of its own (`lockstep.roles.Role`).
     :param training: what the trainer is asked, the keys of `lockstep.training_spec.Training`.
     :param command: what the container runs; default: `python -m trainer`.
 
@@ -37,19 +42,21 @@ class DistributedTrainingOperator(GangOperator):
     mend fail the task without a retry.
     """
 
-    template_fields: Sequence[str] = ("workers", "training", "command", *GangOperator.template_fields)
-    template_fields_renderers = GangOperator.template_fields_renderers | {"training": "json"}
+    template_fields: Sequence[str] = ("workers", "roles", "training", "command", *GangOperator.template_fields)
+    template_fields_renderers = GangOperator.template_fields_renderers | {"roles": "json", "training": "json"}
 
     def __init__(
         self,
         *,
-        workers: int | str,
         training: Mapping[str, Any],
+        workers: int | str | None = None,
+        roles: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.workers = workers
+        self.roles = roles
         self.training = training
         self.command = command
 
@@ -60,7 +67,19 @@ class DistributedTrainingOperator(GangOperator):
         return self.run_gang(plan, context)
 
     def spec(self, context: Context) -> TrainingSpec:
-        return self._spec(context, workers=self.workers, training=self.training, command=self.command)
+        asked = {"training": self.training, "command": self.command}
+        if self.roles is None:
+            return self._spec(context, workers=self.workers, **asked)
+        return self._spec(context, workers=self._trainers(), roles=self.roles, **asked)
+
+    def _trainers(self) -> int:
+        """How many of the roles' pods train."""
+        if self.workers is not None:
+            raise InvalidSpec(f"{self.task_id}: workers and roles both say how many pods there are; give one of them")
+        roles = parse(Roles, self.roles or {}, what=f"{self.task_id}.roles")
+        for name, role in roles.given.items():
+            checked_pod_options(role.pod_options, what=f"{self.task_id}.roles.{name}.pod_options")
+        return roles.trainers
 
     def conclude(self, context: Context) -> dict[str, Any]:
         """What the chief reports of the training; only the run directory is known of an image that reports nothing."""
@@ -81,7 +100,7 @@ class DistributedTrainingOperator(GangOperator):
     def _record(self, run: RunDirectory, running: RunningGang, failed: FailedAttempt | None) -> AttemptRecord:
         record = AttemptRecord(
             attempt=running.attempt,
-            workers=running.workers,
+            workers=len(running.required),
             launched_at=running.launched_at,
             error=failed.error if failed else None,
             kind=failed.kind if failed else None,
