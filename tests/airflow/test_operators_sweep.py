@@ -106,3 +106,9 @@ def test_a_cluster_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("AIRFLOW_CONN_NOWHERE", raising=False)
     with pytest.raises(AirflowFailException, match="Airflow connection 'nowhere' does not lead to a Kubernetes API"):
         SweepGangsOperator(task_id="sweep", kubernetes_conn_id="nowhere").execute(task_context())
+
+
+def test_an_installation_whose_name_is_no_label_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__LOCKSTEP__INSTALLATION", "our airflow")
+    with pytest.raises(AirflowFailException, match=r"section \[lockstep\]\.installation: string should match pattern"):
+        SweepGangsOperator(task_id="sweep").execute(task_context())

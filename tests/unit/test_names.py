@@ -33,6 +33,13 @@ def test_gangs_that_differ_in_one_character_have_different_names() -> None:
     assert len({name("manual__1+00:00"), name("manual__1-00:00"), name("manual__1+00:00", 0)}) == 3
 
 
+def test_airflows_that_share_a_namespace_never_meet_in_a_name() -> None:
+    """Though both run the same DAG under the same run id."""
+    here, there = (GangId(dag_id="d", run_id="r", task_id="t", installation=name) for name in ("airflow", "other"))
+    assert here.name != there.name
+    assert gang_labels(here)["lockstep/installation"] == "airflow"
+
+
 def test_a_valid_label_value_is_left_as_it_is() -> None:
     assert label_value("train_digits.v2") == "train_digits.v2"
 
