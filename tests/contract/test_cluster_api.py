@@ -95,6 +95,59 @@ def test_events_tell_how_a_pod_started(cluster_api: ClusterApi) -> None:
         assert event.involved_object.uid == pod.metadata.uid
 
 
+def test_a_pod_counts_the_changes_of_its_spec_and_its_status_tells_which_was_seen(cluster_api: ClusterApi) -> None:
+    name = gated(cluster_api)
+    assert cluster_api.read(name).metadata.generation == 1
+
+    lift = [{"op": "remove", "path": "/spec/schedulingGates"}]
+    lifted = cluster_api.core.patch_namespaced_pod(name, cluster_api.namespace, lift)
+    pod = cluster_api.ended(name)
+
+    assert lifted.metadata.generation == pod.metadata.generation == 2
+    assert pod.status.observed_generation == 2
+    assert {each.observed_generation for each in pod.status.conditions} == {2}
+
+
+def test_a_pod_outstays_a_lost_node_only_for_a_while(cluster_api: ClusterApi) -> None:
+    """Unless it says itself for how long."""
+    own = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7}
+    name = cluster_api.create(
+        cluster_api.manifest(tolerations=[own], schedulingGates=[{"name": "lockstep.test/gate"}])
+    ).metadata.name
+
+    stays_s = {each.key: each.toleration_seconds for each in cluster_api.read(name).spec.tolerations}
+
+    assert stays_s.keys() == {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+    assert stays_s["node.kubernetes.io/unreachable"] == 7
+    assert stays_s["node.kubernetes.io/not-ready"] > 0
+    cluster_api.core.delete_namespaced_pod(name, cluster_api.namespace)
+
+
+def test_what_is_given_empty_is_stored_as_it_is_read_back(cluster_api: ClusterApi) -> None:
+    """An empty list or map is as good as none, and so is "no" to a plain question; an empty part of the spec stays."""
+    empty = {"affinity": {}, "securityContext": {}, "nodeSelector": {}, "imagePullSecrets": [], "hostNetwork": False}
+    name = cluster_api.create(
+        cluster_api.manifest(schedulingGates=[{"name": "lockstep.test/gate"}], **empty)
+    ).metadata.name
+
+    stored = cluster_api.client.sanitize_for_serialization(cluster_api.read(name))["spec"]
+
+    assert (stored["affinity"], stored["securityContext"]) == ({}, {})
+    assert not {"nodeSelector", "imagePullSecrets", "hostNetwork"} & stored.keys()
+    cluster_api.core.delete_namespaced_pod(name, cluster_api.namespace)
+
+
+def test_a_running_container_tells_the_resources_it_has(cluster_api: ClusterApi) -> None:
+    resources = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
+    name = cluster_api.create(cluster_api.manifest(NO_HANDLER, container={"resources": resources})).metadata.name
+
+    status = cluster_api.running(name).status.container_statuses[0]
+
+    assert status.resources.limits == resources["limits"]
+    assert status.allocated_resources == resources["requests"]
+    cluster_api.core.delete_namespaced_pod(name, cluster_api.namespace, grace_period_seconds=0)
+
+
 # --- what a container is given
 
 
@@ -438,20 +491,35 @@ def test_a_pod_whose_owner_never_was_is_collected(cluster_api: ClusterApi) -> No
 
 @pytest.fixture(scope="module")
 def talker(cluster_api: ClusterApi) -> str:
-    """A pod that printed five lines with a second between the third and the fourth, one of them to stderr."""
+    """A pod that printed five lines, with a second between the third and the fourth."""
     code = """
-import sys, time
+import time
 for number in range(5):
-    print('line', number, file=sys.stderr if number == 1 else sys.stdout, flush=True)
+    print('line', number)
     time.sleep(1.2 if number == 2 else 0)
 """
     return str(cluster_api.run(code).metadata.name)
 
 
+def test_a_log_has_both_streams_each_in_its_order(cluster_api: ClusterApi) -> None:
+    """Which of two streams was written to first is not known: a container runtime reads each by itself."""
+    code = """
+import sys
+for number in range(5):
+    print('out', number)
+    print('err', number, file=sys.stderr)
+"""
+    lines = cluster_api.log(cluster_api.run(code).metadata.name).splitlines()
+
+    assert len(lines) == 10
+    for stream in ("out", "err"):
+        assert [line for line in lines if line.startswith(stream)] == [f"{stream} {number}" for number in range(5)]
+
+
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        pytest.param({}, [0, 1, 2, 3, 4], id="all of it, both streams"),
+        pytest.param({}, [0, 1, 2, 3, 4], id="all of it"),
         pytest.param({"tail_lines": 2}, [3, 4], id="the last lines"),
         pytest.param({"tail_lines": 0}, [], id="none"),
         pytest.param({"tail_lines": 99}, [0, 1, 2, 3, 4], id="more than there are"),

@@ -104,7 +104,7 @@ def test_describe_shows_state_and_events(kubectl: Kubectl, kube: ClusterApi) -> 
         r"Exit Code:\s+3",
         r"Reason:\s+Error",
         r"Successfully assigned default/",
-        r"Started container base",
+        r"Container started",
     ):
         assert re.search(expected, text), text
 

@@ -53,6 +53,11 @@ def uid_of(item: Json) -> str:
     return str(item["metadata"]["uid"])
 
 
+def generation_of(item: Json) -> int:
+    """Return which version of its spec the object has; 0 for kinds that do not count them."""
+    return int(item["metadata"].get("generation", 0))
+
+
 def version_of(item: Json) -> int:
     return int(item["metadata"]["resourceVersion"])
 

@@ -17,7 +17,16 @@ from pathlib import Path
 
 import psutil
 
-from lockstep.local.kube.api_object import Json, is_terminating, name_of, namespace_of, new_uid, timestamp, uid_of
+from lockstep.local.kube.api_object import (
+    Json,
+    generation_of,
+    is_terminating,
+    name_of,
+    namespace_of,
+    new_uid,
+    timestamp,
+    uid_of,
+)
 from lockstep.local.kube.container_log import ContainerLog
 from lockstep.local.kube.event_recorder import EventRecorder
 from lockstep.local.kube.memory_guard import MemoryGuard
@@ -117,7 +126,9 @@ class Kubelet:
         before = condition_of(pod["status"], "PodScheduled") or {}
         if (before.get("reason"), before.get("message")) == (reason, message):
             return False
-        status = with_condition(pod["status"], "PodScheduled", False, reason, message)
+        # A gate is found by the API server itself, which tells no generation.
+        observed = None if reason == "SchedulingGated" else generation_of(pod)
+        status = with_condition(pod["status"], "PodScheduled", False, reason, message, observed=observed)
         self._store.replace(PODS, pod | {"status": status})
         return True
 

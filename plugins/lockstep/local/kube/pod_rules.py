@@ -35,7 +35,11 @@ _REFUSED_IN_CONTAINER = (
     "tty",
 )
 _MUTABLE = ("activeDeadlineSeconds", "schedulingGates", "terminationGracePeriodSeconds", "tolerations")
+_KEPT_WHEN_EMPTY = ("affinity", "dnsConfig", "securityContext")
+_DROPPED_WHEN_FALSE = ("hostIPC", "hostNetwork", "hostPID", "stdin", "stdinOnce", "tty")
 _LONGEST_DEADLINE_S = 2**31 - 1
+_STAY_ON_LOST_NODE_S = 300
+_LOST_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _QUANTITY_TEXT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -52,13 +56,21 @@ def with_pod_defaults(pod: Json) -> Json:
         "schedulerName": "default-scheduler",
         "securityContext": {},
         "terminationGracePeriodSeconds": 30,
-        **{key: value for key, value in given.items() if value not in ([], {}) or key == "securityContext"},
+        **_without_empty(given),
         "serviceAccount": account,
         "serviceAccountName": account,
         "containers": [_with_container_defaults(each) for each in given.get("containers", ())],
+        "tolerations": _with_lost_node_tolerations(given.get("tolerations", [])),
     }
     spec.pop("nodeName", None)
     return pod | {"spec": spec, "status": {"phase": "Pending", "qosClass": _qos_class(spec)}}
+
+
+def _without_empty(given: Json) -> Json:
+    """Return `given` as it is stored: what is as good as not said goes, parts that were said to be empty stay."""
+    unsaid = {key for key, value in given.items() if value in ([], {}) and key not in _KEPT_WHEN_EMPTY}
+    unsaid |= {key for key in _DROPPED_WHEN_FALSE if given.get(key) is False}
+    return {key: value for key, value in given.items() if key not in unsaid}
 
 
 def _with_container_defaults(container: Json) -> Json:
@@ -68,7 +80,7 @@ def _with_container_defaults(container: Json) -> Json:
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
     }
-    completed = defaults | {key: value for key, value in container.items() if value not in ([], {})}
+    completed: Json = defaults | _without_empty(container)
     completed["resources"] = _with_requests(container.get("resources", {}))
     for entry in completed.get("env", ()):
         if "fieldRef" in entry.get("valueFrom", {}):
@@ -76,6 +88,20 @@ def _with_container_defaults(container: Json) -> Json:
     for port in completed.get("ports", ()):
         port.setdefault("protocol", "TCP")
     return completed
+
+
+def _with_lost_node_tolerations(given: list[Json]) -> list[Json]:
+    """Return the tolerations with those that every pod gets which says nothing about a lost node."""
+    added = [
+        {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _STAY_ON_LOST_NODE_S}
+        for taint in _LOST_NODE_TAINTS
+        if not any(_tolerates(each, taint) for each in given)
+    ]
+    return [*given, *added]
+
+
+def _tolerates(toleration: Json, taint: str) -> bool:
+    return toleration.get("key") in (None, "", taint) and toleration.get("effect") in (None, "", "NoExecute")
 
 
 def _with_requests(resources: Json) -> Json:

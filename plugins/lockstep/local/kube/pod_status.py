@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lockstep.local.kube.api_object import Json, timestamp, uid_of
+from lockstep.local.kube.api_object import Json, generation_of, timestamp, uid_of
 
 ADDRESS = "127.0.0.1"
 
@@ -24,14 +24,20 @@ class Ended:
     finished_at: str
 
 
-def with_condition(status: Json, kind: str, is_true: bool, reason: str = "", message: str = "") -> Json:
-    """Return the status with one condition set; its transition time moves only when its truth does."""
+def with_condition(
+    status: Json, kind: str, is_true: bool, reason: str = "", message: str = "", *, observed: int | None = None
+) -> Json:
+    """Return the status with one condition set; its transition time moves only when its truth does.
+
+    `observed` is the generation of the object that was looked at, where the one who reports tells it.
+    """
     state = "True" if is_true else "False"
     before = condition_of(status, kind) or {}
     changed = before.get("status") != state
     condition = {"type": kind, "status": state, "lastProbeTime": None}
     condition["lastTransitionTime"] = timestamp() if changed else before["lastTransitionTime"]
-    condition |= {key: value for key, value in (("reason", reason), ("message", message)) if value}
+    told: Json = {"reason": reason, "message": message, "observedGeneration": observed}
+    condition |= {key: value for key, value in told.items() if value}
     others = [each for each in status.get("conditions", ()) if each["type"] != kind]
     return status | {"conditions": [*others, condition]}
 
@@ -49,6 +55,8 @@ def waiting_status(pod: Json, reason: str, message: str = "") -> Json:
     """Return the status of a bound pod whose container is not there yet."""
     state: Json = {"reason": reason} | ({"message": message} if message else {})
     status = _on_node(pod) | {"phase": "Pending", "containerStatuses": [_container(pod, {"waiting": state})]}
+    if reason != "ContainerCreating":  # the pod has its address by the time something can be wrong with a container
+        status = with_addresses(status)
     return _with_readiness(status, ready=False, reason="ContainersNotReady", message=_not_ready(pod))
 
 
@@ -92,7 +100,7 @@ def container_id(pod: Json) -> str:
 
 def _on_node(pod: Json) -> Json:
     status = {"startTime": timestamp()} | pod["status"] | {"hostIP": ADDRESS, "hostIPs": [{"ip": ADDRESS}]}
-    return with_condition(status, "Initialized", True)
+    return status | {"observedGeneration": generation_of(pod)}
 
 
 def _container(pod: Json, state: Json, *, started: bool = False) -> Json:
@@ -100,15 +108,26 @@ def _container(pod: Json, state: Json, *, started: bool = False) -> Json:
     status = {"name": spec["name"], "image": spec["image"], "imageID": "", "restartCount": 0, "lastState": {}}
     if "waiting" not in state:
         status |= {"imageID": f"lockstep-local/{spec['image']}", "containerID": container_id(pod)}
+        status |= {"resources": spec["resources"]}
+    if requests := status.get("resources", {}).get("requests"):
+        status |= {"allocatedResources": requests}
     return status | {"ready": started, "started": started, "state": state}
 
 
 def _with_readiness(status: Json, *, ready: bool, reason: str = "", message: str = "") -> Json:
-    status = with_condition(status, "PodReadyToStartContainers", status["phase"] in ("Pending", "Running"))
+    status = _with_sandbox(status)
     status = with_condition(status, "Initialized", True, reason if reason == "PodCompleted" else "")
     for kind in ("Ready", "ContainersReady"):
         status = with_condition(status, kind, ready, reason, message)
-    return status
+    observed = {"observedGeneration": status["observedGeneration"]}
+    return status | {"conditions": [each | observed for each in status["conditions"]]}
+
+
+def _with_sandbox(status: Json) -> Json:
+    kind = "PodReadyToStartContainers"
+    if status["phase"] in ("Pending", "Running"):
+        return with_condition(status, kind, True)
+    return with_condition(status, kind, False, "PodSandboxNotReady", "pod sandbox is not ready")
 
 
 def _not_ready(pod: Json) -> str:

@@ -122,7 +122,9 @@ class PodWorker:
         if (image := images.get(normalised(name))) is None:
             known = ", ".join(sorted(images))
             raise CannotCreate("ErrImagePull", f'no image "{name}" on this machine; it has: {known}')
-        self._events.normal(self._pod, "Pulled", f'Container image "{name}" already present on machine')
+        self._events.normal(
+            self._pod, "Pulled", f'Container image "{name}" already present on machine and can be accessed by the pod'
+        )
         return image
 
     def _report_problem(self, problem: CannotCreate) -> None:
@@ -142,14 +144,14 @@ class PodWorker:
         self._report(lambda pod: waiting_status(pod, "ImagePullBackOff", back_off))
 
     async def _run_container(self, spec: ContainerSpec) -> None:
-        name, started_at = self._container["name"], timestamp()
-        self._events.normal(self._pod, "Created", f"Created container: {name}")
+        started_at = timestamp()
+        self._events.normal(self._pod, "Created", "Container created")
         try:
             process = await self._start(spec)
         except OSError as error:
             self._report_start_error(spec, error)
             return
-        self._events.normal(self._pod, "Started", f"Started container {name}")
+        self._events.normal(self._pod, "Started", "Container started")
         self._report(lambda pod: running_status(pod, started_at))
         ended = await self._ended(process, started_at)
         self._report(lambda pod: ended_status(pod, ended, *self._cause))

@@ -14,6 +14,7 @@ from typing import Any
 from lockstep.local.kube.api_object import (
     Json,
     generated_name,
+    generation_of,
     is_terminating,
     name_of,
     namespace_of,
@@ -38,7 +39,8 @@ from lockstep.local.kube.status_error import (
 )
 
 FOREGROUND = "foregroundDeletion"
-_SET_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_SET_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_COUNTED = (PODS,)  # kinds whose changes of spec are counted, in metadata.generation
 _KEPT_NAMESPACES = ("default",)
 _SERVICE_NETWORK = "10.96.{}.{}"
 
@@ -174,7 +176,8 @@ def _with_identity(resource: Resource, namespace: str, item: Json) -> Json:
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generated_name(metadata["generateName"])
     metadata = {key: value for key, value in metadata.items() if key not in _SET_BY_SERVER and value not in ([], {})}
-    return item | {"metadata": metadata | {"uid": new_uid(), "creationTimestamp": timestamp()}}
+    first = {"generation": 1} if resource in _COUNTED else {}
+    return item | {"metadata": metadata | first | {"uid": new_uid(), "creationTimestamp": timestamp()}}
 
 
 def _with_namespace_defaults(namespace: Json) -> Json:
@@ -225,8 +228,14 @@ def _with_fixed(before: Json, item: Json) -> Json:
     fixed = {key: before["metadata"][key] for key in _SET_BY_SERVER if key in before["metadata"]}
     given = {key: value for key, value in item.get("metadata", {}).items() if key not in _SET_BY_SERVER}
     identity = {"name": name_of(before)} | ({"namespace": namespace_of(before)} if namespace_of(before) else {})
+    if item.get("spec") != before.get("spec"):
+        fixed |= _next_generation(before)
     kept = {key: before[key] for key in ("status",) if key in before}
     return copy.deepcopy(item) | {"metadata": given | identity | fixed} | kept
+
+
+def _next_generation(before: Json) -> Json:
+    return {"generation": generation_of(before) + 1} if generation_of(before) else {}
 
 
 def _check_preconditions(resource: Resource, item: Json, options: DeleteOptions) -> None:
@@ -248,6 +257,7 @@ def _marked(resource: Resource, item: Json, options: DeleteOptions) -> Json:
     if not is_terminating(item) or grace_s < metadata["deletionGracePeriodSeconds"]:
         metadata["deletionTimestamp"] = timestamp(time.time() + grace_s)
         metadata["deletionGracePeriodSeconds"] = grace_s
+        metadata |= _next_generation(item)
     if options.propagation == "Foreground" and FOREGROUND not in metadata.get("finalizers", []):
         metadata["finalizers"] = [*metadata.get("finalizers", []), FOREGROUND]
     marked = item | {"metadata": metadata}

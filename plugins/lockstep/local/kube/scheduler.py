@@ -63,5 +63,5 @@ def _sentence(reasons: list[str]) -> str:
     listed = ", ".join(f"1 {reason}" for reason in reasons)
     return (
         f"0/1 nodes are available: {listed}. preemption: 0/1 nodes are available: "
-        "1 No preemption victims found for incoming pod."
+        "1 Preemption is not helpful for scheduling."
     )
