@@ -23,6 +23,14 @@ from tests.unit.builders import spec
 
 CONN_ID = "lockstep_supervisor"
 SLEEP = "import time; print('ready'); time.sleep(600)"
+# Each worker meets all others under the addresses of its TF_CONFIG, or fails.
+MEET = """
+import json, os
+from trainer.rendezvous import introduce, meet_all_peers
+cluster = json.loads(os.environ["TF_CONFIG"])
+addresses, rank = cluster["cluster"]["worker"], cluster["task"]["index"]
+print(addresses, meet_all_peers(addresses, introduce("gs://none", addresses, 1, rank), timeout_s=60))
+"""
 WAIT_S = 90.0
 
 

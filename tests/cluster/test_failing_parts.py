@@ -12,18 +12,11 @@ import pytest
 
 from lockstep.errors import GangLost
 from tests.cluster.cluster import look
-from tests.cluster.gangs import Gangs
+from tests.cluster.gangs import MEET, Gangs
 
 pytestmark = pytest.mark.skipif(look().layout is None, reason="stops parts of the cluster: only of one brought up here")
 
 NAMES_ARE_SLOW_FOR_S = 8.0
-MEET = """
-import json, os
-from trainer.rendezvous import introduce, meet_all_peers
-cluster = json.loads(os.environ["TF_CONFIG"])
-addresses, rank = cluster["cluster"]["worker"], cluster["task"]["index"]
-print(meet_all_peers(addresses, introduce("gs://none", addresses, 1, rank), timeout_s=60))
-"""
 
 
 @contextmanager

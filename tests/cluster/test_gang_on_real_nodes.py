@@ -10,7 +10,7 @@ import pytest
 
 from lockstep.errors import GangFailed, GangLost, GangTimedOut, InvalidSpec, NotPermitted
 from lockstep.pod_plan import replan
-from tests.cluster.gangs import Gangs
+from tests.cluster.gangs import MEET, Gangs
 from tests.cluster.installation import Installation
 
 ALLOCATE = "import os; taken = [bytearray(os.urandom(1 << 20)) for _ in range(512)]; print(len(taken))"
@@ -19,14 +19,7 @@ TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 async def test_workers_find_each_other_by_the_service_names(real_gangs: Gangs) -> None:
     """Both meet under the addresses of their TF_CONFIG, resolved by the cluster's own DNS."""
-    meet = """
-import json, os
-from trainer.rendezvous import introduce, meet_all_peers
-cluster = json.loads(os.environ["TF_CONFIG"])
-addresses, rank = cluster["cluster"]["worker"], cluster["task"]["index"]
-meet_all_peers(addresses, introduce("gs://none", addresses, 1, rank), timeout_s=60)
-"""
-    plan = real_gangs.plan(meet)
+    plan = real_gangs.plan(MEET)
     assert all(worker.address.endswith(f".{real_gangs.namespace}.svc:2222") for worker in plan.workers)
     finish = await real_gangs.run(plan)
     assert len(finish.uids) == 2
