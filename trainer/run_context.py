@@ -20,7 +20,7 @@ DEFAULT_TERMINATION_LOG: Final = "/dev/termination-log"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunContext:
-    """Worker `rank` of `workers`. `addresses` are the host:port of all workers, in order of rank; empty when alone."""
+    """Worker `rank` of `workers`. `addresses` are host:port by rank; empty when alone."""
 
     run_directory: str
     attempt: int
@@ -111,24 +111,28 @@ def _addresses(environ: Mapping[str, str], rank: int, workers: int) -> tuple[str
         if "TF_CONFIG" in environ:
             raise InvalidRequest("TF_CONFIG is set for a single worker, which trains alone: remove it")
         return ()
-    addresses, task = _parse_tf_config(_text(environ, "TF_CONFIG"))
-    if len(addresses) != workers:
-        raise InvalidRequest(f"TF_CONFIG names {len(addresses)} workers, LOCKSTEP_WORKERS is {workers}")
-    if task != {"type": "worker", "index": rank}:
-        raise InvalidRequest(f"TF_CONFIG says this is task {task}, LOCKSTEP_RANK is {rank} (and every task a worker)")
-    return addresses
+    chiefs, others, task = _parse_tf_config(_text(environ, "TF_CONFIG"))
+    if len(chiefs) + len(others) != workers:
+        raise InvalidRequest(f"TF_CONFIG names {len(chiefs) + len(others)} workers, LOCKSTEP_WORKERS is {workers}")
+    own = {"type": "chief", "index": 0} if rank < len(chiefs) else {"type": "worker", "index": rank - len(chiefs)}
+    if task != own:
+        raise InvalidRequest(f"TF_CONFIG says this is task {task}, LOCKSTEP_RANK is {rank}, which is {own}")
+    return chiefs + others
 
 
-def _parse_tf_config(text: str) -> tuple[tuple[str, ...], Any]:
+def _parse_tf_config(text: str) -> tuple[tuple[str, ...], tuple[str, ...], Any]:
+    """The addresses of the chief (where the cluster has one) and of the workers, and which task this is."""
     try:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
-        addresses = tuple(cluster["worker"])
-    except (ValueError, KeyError, TypeError) as error:
+        chiefs, others = tuple(cluster.get("chief", ())), tuple(cluster.get("worker", ()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidRequest(f"TF_CONFIG has no cluster with workers and task: {error!r} in {text!r}") from error
-    if set(cluster) != {"worker"}:
-        raise InvalidRequest(f"TF_CONFIG must have workers only, got {sorted(cluster)}")
-    for address in addresses:
+    if unknown := set(cluster) - {"chief", "worker"}:
+        raise InvalidRequest(f"TF_CONFIG has {', '.join(sorted(unknown))}; this trainer knows a chief and workers only")
+    if len(chiefs) > 1:
+        raise InvalidRequest(f"TF_CONFIG names {len(chiefs)} chiefs, there can be one")
+    for address in chiefs + others:
         if not (isinstance(address, str) and address.rpartition(":")[0] and address.rpartition(":")[2].isdigit()):
             raise InvalidRequest(f"TF_CONFIG names {address!r}, which is not host:port")
-    return addresses, task
+    return chiefs, others, task

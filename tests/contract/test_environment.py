@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lockstep.names import GangId
+from lockstep.parsing import parse
 from lockstep.pod_plan import GangPlan, plan_gang
+from lockstep.roles import Roles
 from tests.unit.builders import spec
 from trainer.run_context import RunContext
 
@@ -55,3 +59,66 @@ def test_tensorflow_reads_the_cluster_as_planned(workers: int, monkeypatch: pyte
 
 def test_one_worker_gets_no_cluster() -> None:
     assert "TF_CONFIG" not in planned(1).workers[0].env
+
+
+CHIEF_AND_WORKERS = {"chief": {}, "worker": {"replicas": 2}}
+OWN = {"command": ["python", "own.py"]}
+
+
+def planned_roles(roles: dict[str, Any]) -> GangPlan:
+    return plan_gang(spec(workers=parse(Roles, roles, what="roles").trainers, roles=roles), GANG, attempt=1)
+
+
+def test_a_planned_chief_and_its_workers_are_read_as_ranks_of_one_gang() -> None:
+    plan = planned_roles(CHIEF_AND_WORKERS)
+    for rank, pod in enumerate(plan.workers):
+        context = RunContext.from_env(pod.env)
+        assert (context.rank, context.workers, context.is_chief) == (rank, 3, rank == 0)
+        assert context.addresses == tuple(peer.address for peer in plan.workers)
+
+
+@pytest.mark.parametrize(
+    ("roles", "tasks", "cluster"),
+    [
+        pytest.param(
+            CHIEF_AND_WORKERS,
+            ["chief 0", "worker 0", "worker 1"],
+            {"chief": [0], "worker": [1, 2]},
+            id="with a chief, the workers do not contain it",
+        ),
+        pytest.param(
+            {"worker": {"replicas": 2}, "ps": {"replicas": 2}},
+            ["worker 0", "worker 1", "ps 0", "ps 1"],
+            {"worker": [0, 1], "ps": [2, 3]},
+            id="parameter servers are part of the cluster",
+        ),
+        pytest.param(
+            CHIEF_AND_WORKERS | {"ps": {}, "evaluator": {}},
+            ["chief 0", "worker 0", "worker 1", "ps 0", "evaluator 0"],
+            {"chief": [0], "worker": [1, 2], "ps": [3]},
+            id="an evaluator is not",
+        ),
+        pytest.param(
+            {"chief": {}, "evaluator": {}}, ["", "evaluator 0"], {"chief": [0]}, id="a lone chief has no peers"
+        ),
+    ],
+)
+def test_tensorflow_reads_each_role_as_planned(
+    roles: dict[str, Any], tasks: list[str], cluster: dict[str, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tensorflow.python.distribute import multi_worker_util
+    from tensorflow.python.distribute.cluster_resolver.tfconfig_cluster_resolver import TFConfigClusterResolver
+
+    plan = planned_roles({name: OWN | role for name, role in roles.items()})
+    addresses = {role: [plan.workers[rank].address for rank in ranks] for role, ranks in cluster.items()}
+    for pod, task in zip(plan.workers, tasks, strict=True):
+        assert ("TF_CONFIG" in pod.env) == bool(task)
+        if not task:
+            continue
+        monkeypatch.setenv("TF_CONFIG", pod.env["TF_CONFIG"])
+        resolver = TFConfigClusterResolver()
+        assert resolver.cluster_spec().as_dict() == addresses
+        assert f"{resolver.task_type} {resolver.task_id}" == task
+        if resolver.task_type in ("chief", "worker"):
+            is_chief = multi_worker_util.is_chief(resolver.cluster_spec(), resolver.task_type, resolver.task_id)
+            assert is_chief == (pod.rank == 0)

@@ -96,13 +96,25 @@ class Gangs:
         return self._directories.mktemp("run")
 
     def start(
-        self, run: Path | str, workers: int = 2, *, attempt: int = 1, env: dict[str, str] | None = None, **asked: Any
+        self,
+        run: Path | str,
+        workers: int = 2,
+        *,
+        attempt: int = 1,
+        chief: bool = False,
+        env: dict[str, str] | None = None,
+        **asked: Any,
     ) -> Gang:
-        """Start a gang that trains on the digits in `run`. `asked` goes into the training request, `env` beside it."""
+        """Start a gang that trains on the digits in `run`. `asked` goes into the training request, `env` beside it.
+
+        With `chief`, the first has a role of its own; otherwise all are workers.
+        """
         directory, addresses = self._directories.mktemp("gang"), free_addresses(workers)
         training = {**self.training(), **asked}
         environments = [
-            {**environment(str(run), addresses, rank, attempt, training, directory), **(env or {})}
+            environment(str(run), addresses, rank, attempt, training, directory)
+            | (chief_among(addresses, rank) if chief else {})
+            | (env or {})
             for rank in range(workers)
         ]
         gang = Gang(directory, environments)
@@ -142,6 +154,12 @@ def environment(
         "LOCKSTEP_TERMINATION_LOG": str(termination_log(directory, rank)),
         **cluster,
     }
+
+
+def chief_among(addresses: list[str], rank: int) -> dict[str, str]:
+    """TF_CONFIG of a cluster in which the first address is the chief's."""
+    task = {"type": "worker", "index": rank - 1} if rank else {"type": "chief", "index": 0}
+    return {"TF_CONFIG": json.dumps({"cluster": {"chief": addresses[:1], "worker": addresses[1:]}, "task": task})}
 
 
 def termination_log(directory: Path, rank: int) -> Path:

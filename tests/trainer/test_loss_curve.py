@@ -25,10 +25,19 @@ def alone(gangs: Gangs) -> Path:
     return run
 
 
-@pytest.mark.parametrize(("workers", "sharding"), [(2, "auto"), (4, "data")])
-def test_more_workers_follow_the_curve_of_one(gangs: Gangs, alone: Path, workers: int, sharding: str) -> None:
+@pytest.mark.parametrize(
+    ("workers", "sharding", "chief"),
+    [
+        pytest.param(2, "auto", False, id="two workers"),
+        pytest.param(4, "data", False, id="four workers"),
+        pytest.param(2, "auto", True, id="a chief and a worker"),
+    ],
+)
+def test_more_workers_follow_the_curve_of_one(
+    gangs: Gangs, alone: Path, workers: int, sharding: str, chief: bool
+) -> None:
     run = gangs.run_directory()
-    gang = gangs.start(run, workers=workers, sharding=sharding)
+    gang = gangs.start(run, workers=workers, sharding=sharding, chief=chief)
     assert gang.outcome() == [0] * workers, gang.logs()
     expected, seen = curve(alone), curve(run)
     assert len(expected) == len(seen) == 2

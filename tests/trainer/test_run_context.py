@@ -40,6 +40,16 @@ def test_a_worker_of_two_knows_its_place() -> None:
     assert not context.is_chief
 
 
+def test_a_chief_of_its_own_has_rank_0_and_the_workers_count_on_from_there() -> None:
+    cluster = {"worker": ["host-1:2222", "host-2:2222"], "chief": ["host-0:2222"]}
+    tasks = [{"type": "chief", "index": 0}, {"type": "worker", "index": 0}, {"type": "worker", "index": 1}]
+    for rank, task in enumerate(tasks):
+        config = json.dumps({"cluster": cluster, "task": task})
+        context = RunContext.from_env(environment(rank, 3, TF_CONFIG=config))
+        assert (context.rank, context.is_chief) == (rank, rank == 0)
+        assert context.addresses == ("host-0:2222", "host-1:2222", "host-2:2222")
+
+
 def test_a_worker_alone_is_the_chief_and_needs_no_cluster() -> None:
     context = RunContext.from_env(environment(rank=0, workers=1))
     assert context.is_chief
@@ -64,7 +74,17 @@ def test_a_worker_alone_is_the_chief_and_needs_no_cluster() -> None:
         pytest.param({"TF_CONFIG": tf_config(["a:1"], 1)}, "names 1 workers", id="a cluster of another size"),
         pytest.param({"TF_CONFIG": tf_config(["a:1", "b:1"], 0)}, "LOCKSTEP_RANK is 1", id="another one's task"),
         pytest.param({"TF_CONFIG": tf_config(["a:1", "b"], 1)}, "'b', which is not host:port", id="no port"),
-        pytest.param({"TF_CONFIG": tf_config(["a:1", "b:1"], 1, ps=["c:1"])}, "workers only", id="parameter servers"),
+        pytest.param(
+            {"TF_CONFIG": tf_config(["a:1", "b:1"], 1, ps=["c:1"])},
+            "has ps; this trainer knows a chief and workers",
+            id="parameter servers",
+        ),
+        pytest.param({"TF_CONFIG": tf_config([], 1, chief=["a:1", "b:1"])}, "2 chiefs", id="two chiefs"),
+        pytest.param(
+            {"TF_CONFIG": tf_config(["b:1"], 1, chief=["a:1"])},
+            r"LOCKSTEP_RANK is 1, which is \{'type': 'worker', 'index': 0\}",
+            id="a worker that counts the chief among the workers",
+        ),
         pytest.param({"LOCKSTEP_WORKERS": "1", "LOCKSTEP_RANK": "0"}, "remove it", id="a cluster of one"),
     ],
 )

@@ -48,3 +48,32 @@ def test_pod_options_may_hold_what_kubernetes_pod_operator_takes(
 def test_a_launch_is_known_again_by_what_its_pod_options_say() -> None:
     assert spec_digest(spec(pod_options=tolerating("a"))) == spec_digest(spec(pod_options=tolerating("a")))
     assert spec_digest(spec(pod_options=tolerating("a"))) != spec_digest(spec(pod_options=tolerating("b")))
+
+
+def test_a_pod_says_its_role_and_keeps_its_name() -> None:
+    """Names count ranks whatever the roles are; labels tell who it is."""
+    own = {"command": ["python", "own.py"]}
+    roles = {"chief": own, "worker": own | {"replicas": 2}, "ps": own, "evaluator": own | {"resources": {"cpu": "3"}}}
+    plan = plan_gang(spec(workers=3, roles=roles, resources={"cpu": "1"}), GANG, attempt=2)
+    pods = [pod_manifest(plan, worker, "uid") for worker in plan.workers]
+    assert [pod["metadata"]["name"].rpartition("-2-")[2] for pod in pods] == ["w0", "w1", "w2", "w3", "w4"]
+    labels = [pod["metadata"]["labels"] for pod in pods]
+    assert [f"{each['lockstep/role']} {each['lockstep/role-index']}" for each in labels] == [
+        "chief 0",
+        "worker 0",
+        "worker 1",
+        "ps 0",
+        "evaluator 0",
+    ]
+    assert [pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] for pod in pods] == ["1", "1", "1", "1", "3"]
+
+
+def test_a_launch_with_other_roles_is_another_launch() -> None:
+    chief = {"chief": {}, "worker": {}}
+    assert spec_digest(spec()) != spec_digest(spec(roles=chief))
+    assert spec_digest(spec(roles=chief)) != spec_digest(spec(roles={"worker": {"replicas": 2}}))
+
+
+def test_equal_workers_are_workers_by_rank() -> None:
+    plan = plan_gang(spec(workers=2), GANG, attempt=1)
+    assert [str(worker.member) for worker in plan.workers] == ["worker 0", "worker 1"]

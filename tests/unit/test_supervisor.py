@@ -332,3 +332,56 @@ async def test_a_deadline_ends_the_gang_without_any_event() -> None:
 async def test_what_the_trigger_carries_reads_back_equal() -> None:
     running = await launch(plan(), MemoryCluster(), TickingClock())
     assert parse(RunningGang, to_json(running), what="trigger") == running
+
+
+OWN = {"command": ["python", "own.py"]}
+SERVED = {"chief": OWN, "worker": OWN, "ps": OWN, "evaluator": OWN}
+
+
+async def test_who_served_a_training_is_ended_once_it_has_succeeded() -> None:
+    """The pods that prove the success stay until the task knows."""
+    cluster = MemoryCluster()
+    running = await launch(plan(roles=SERVED), cluster, TickingClock())
+    cluster.change(0, **DONE)
+    cluster.change(1, **DONE)
+    finish = await supervise(running, cluster, TickingClock())
+    assert finish.uids == running.uids[:2]
+    assert {pod.rank for pod in cluster.living.values()} == {0, 1}
+
+
+async def test_helpers_that_cannot_be_ended_do_not_undo_the_success() -> None:
+    cluster = MemoryCluster()
+    running = await launch(plan(roles=SERVED, clean_up="keep"), cluster, TickingClock())
+    cluster.change(0, **DONE)
+    cluster.change(1, **DONE)
+    cluster.fail_on["delete", 1] = ClusterUnavailable("no answer")
+    await supervise(running, cluster, TickingClock())
+    await leave(running, cluster)
+    assert {pod.rank for pod in cluster.living.values()} == {0, 1}
+
+
+@pytest.mark.parametrize(("rank", "title"), [(2, "ps 0"), (3, "evaluator 0")])
+async def test_a_dead_helper_ends_the_training_and_is_named(rank: int, title: str) -> None:
+    cluster = MemoryCluster()
+    running = await launch(plan(roles=SERVED), cluster, TickingClock())
+    cluster.change(rank, **KILLED)
+    with pytest.raises(GangLost, match=rf"^{title} on node-b "):
+        await supervise(running, cluster, TickingClock())
+    assert not cluster.living
+
+
+async def test_a_training_that_has_succeeded_is_not_started_again_for_its_helpers() -> None:
+    cluster, clock = MemoryCluster(), TickingClock()
+    before = await launch(plan(roles=SERVED), cluster, clock)
+    cluster.change(0, **DONE)
+    cluster.change(1, **DONE)
+    await supervise(before, cluster, clock)
+    after = await launch(plan(roles=SERVED), cluster, clock)
+    assert (await supervise(after, cluster, clock)).uids == before.uids[:2]
+    assert cluster.requests["create_pod"] == 4
+
+
+async def test_what_the_trigger_carries_of_roles_reads_back_equal() -> None:
+    running = await launch(plan(roles=SERVED), MemoryCluster(), TickingClock())
+    assert parse(RunningGang, to_json(running), what="trigger") == running
+    assert running.roles == ("chief", "worker", "ps", "evaluator")

@@ -64,3 +64,68 @@ def test_no_value_of_the_environment_is_told() -> None:
     with pytest.raises(InvalidSpec) as refused:
         spec(env={"TOKEN": {"hidden": "s3cret"}})
     assert "s3cret" not in str(refused.value)
+
+
+OWN = {"command": ["python", "own.py"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param(
+            {"roles": {"chief": {}, "wroker": {}}},
+            "spec.roles: unknown parameter 'wroker' (did you mean 'worker'?); valid ones: chief, evaluator, ps, worker",
+            id="a role that TensorFlow does not know",
+        ),
+        pytest.param(
+            {"roles": {"worker": {"replica": 2}}},
+            "spec.roles.worker: unknown parameter 'replica' (did you mean 'replicas'?)",
+            id="a typo inside a role",
+        ),
+        pytest.param(
+            {"roles": {"worker": {"resources": {"cpus": "1"}}}},
+            "spec.roles.worker.resources: unknown parameter 'cpus' (did you mean 'cpu'?)",
+            id="a typo inside a role's resources",
+        ),
+        pytest.param({"roles": {"chief": {"replicas": 2}}}, "TensorFlow knows one chief at most", id="two chiefs"),
+        pytest.param(
+            {"roles": {"worker": {"replicas": 2}, "evaluator": OWN | {"replicas": 2}}},
+            "TensorFlow knows one evaluator at most",
+            id="two evaluators",
+        ),
+        pytest.param({"roles": {"evaluator": OWN}}, "roles: nobody trains", id="nobody who trains"),
+        pytest.param({"roles": {}}, "roles: nobody trains", id="no role at all"),
+        pytest.param({"roles": {"chief": OWN, "ps": OWN}}, "give workers too", id="servers without workers"),
+        pytest.param({"workers": 3, "roles": {"chief": {}, "worker": {}}}, "roles have 2", id="another number of them"),
+        pytest.param(
+            {"roles": {"chief": {}, "worker": {}, "evaluator": {}}},
+            "roles.evaluator: `python -m trainer` trains as chief and as worker only; give a program of your own",
+            id="an evaluator that our trainer would have to be",
+        ),
+        pytest.param(
+            {"roles": {"worker": {"replicas": 2}, "ps": OWN}},
+            "roles.worker: `python -m trainer` trains as chief and as worker only, and not with parameter servers",
+            id="our trainer with parameter servers",
+        ),
+    ],
+)
+def test_roles_that_cannot_train_together_are_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        spec(**given)
+    assert told in str(refused.value)
+
+
+def test_a_role_has_what_it_is_given_and_else_what_all_have() -> None:
+    asked = spec(
+        workers=1,
+        resources={"cpu": "1"},
+        pod_options={"labels": {"team": "a"}, "priority_class_name": "low"},
+        roles={
+            "worker": {"resources": {"gpu": 1}},
+            "evaluator": OWN | {"pod_options": {"priority_class_name": "high"}},
+        },
+    )
+    worker, evaluator = asked.shape("worker"), asked.shape("evaluator")
+    assert (worker.command, worker.resources.gpu, worker.resources.cpu) == (asked.command, 1, None)
+    assert (evaluator.command, evaluator.resources.cpu) == (("python", "own.py"), "1")
+    assert evaluator.pod_options == {"labels": {"team": "a"}, "priority_class_name": "high"}
