@@ -77,7 +77,13 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[SmallGang, Stor
 def context() -> Any:
     started = datetime.now(UTC)
     ti = SimpleNamespace(
-        dag_id=GANG.dag_id, run_id=GANG.run_id, task_id=GANG.task_id, map_index=None, start_date=started
+        dag_id=GANG.dag_id,
+        run_id=GANG.run_id,
+        task_id=GANG.task_id,
+        map_index=None,
+        start_date=started,
+        try_number=1,
+        max_tries=0,
     )
     return {"ti": ti}
 

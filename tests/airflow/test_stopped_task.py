@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout, TaskDeferred
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from kubernetes.client import CoreV1Api
 from kubernetes.config import new_client_from_config
 from kubernetes.watch import Watch
@@ -102,17 +104,51 @@ def test_sigterm_while_the_gang_trains_ends_both(core: CoreV1Api, gang: Sleeping
     assert left_of_the_gang(core) == []
 
 
+def test_an_airflow_worker_that_is_shut_down_leaves_the_gang_to_the_next_try(
+    core: CoreV1Api, gang: SleepingGang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's answer alone tells it from a person's order: to Airflow, the task still runs (#39791)."""
+    answers = staticmethod(lambda **_: {"manual__1": {"gang": "running"}})
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", answers)
+    stopper = once_running(core, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(AirflowException, match="for the next try to take over"):
+        gang.run_gang(gang.plan(CONTEXT), CONTEXT)
+    stopper.join()
+    before = {pod.metadata.uid for pod in core.list_namespaced_pod("default").items}
+
+    next_try = SleepingGang(task_id="gang", deferrable=True, timeouts={"grace_s": 1})
+    with pytest.raises(TaskDeferred) as deferred:
+        next_try.run_gang(next_try.plan(CONTEXT), CONTEXT)
+    assert set(deferred.value.trigger.running["uids"]) == before
+    next_try.on_kill()
+    assert left_of_the_gang(core) == []
+
+
+def test_an_event_loop_that_is_broken_off_takes_the_gang_along(
+    core: CoreV1Api, gang: SleepingGang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does an execution_timeout that hits it at the wrong moment; Airflow then does not call `on_kill`."""
+
+    async def stop_the_loop(_: object) -> None:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(WAIT_S)
+
+    monkeypatch.setattr(gang, "_supervise", stop_the_loop)
+    with pytest.raises(RuntimeError, match="Event loop stopped"):
+        gang.run_gang(gang.plan(CONTEXT), CONTEXT)
+    assert left_of_the_gang(core) == []
+
+
 def test_an_execution_timeout_while_the_gang_trains_ends_it(core: CoreV1Api, gang: SleepingGang) -> None:
-    """Airflow raises it out of the event loop, then calls `on_kill`."""
+    """Airflow raises it wherever the event loop is at that moment."""
 
     def time_out(*_: object) -> None:
         raise AirflowTaskTimeout
 
     before = signal.signal(signal.SIGALRM, time_out)
     stopper = once_running(core, lambda: os.kill(os.getpid(), signal.SIGALRM))
-    with pytest.raises(AirflowTaskTimeout):
+    with pytest.raises((AirflowTaskTimeout, RuntimeError)):
         gang.run_gang(gang.plan(CONTEXT), CONTEXT)
-    gang.on_kill()
     stopper.join()
     signal.signal(signal.SIGALRM, before)
     assert left_of_the_gang(core) == []

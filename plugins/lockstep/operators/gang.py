@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -16,7 +15,9 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator
 
 from lockstep.airflow_errors import airflow_error, told_to_airflow
+from lockstep.airflow_state import is_running
 from lockstep.deployment import chosen_queue, chosen_scheduling, deployment, required
+from lockstep.endable_work import EndableWork, ToldToStop
 from lockstep.errors import GangEnded, GangLost, LockstepError
 from lockstep.failed_attempt import FailedAttempt
 from lockstep.links import RunDirectoryLink
@@ -55,6 +56,7 @@ class GangOperator(BaseOperator):
     :param gang_scheduling: who starts the pods all at once or not at all: `kueue`, `volcano`, `coscheduling`, `native`
         (Kubernetes itself), or `none`, where the deployment has chosen one.
     :param gang_queue: the queue: Kueue's LocalQueue, or Volcano's. (`queue` is Airflow's own, of its workers.)
+    :param network_policy: whether the gang gets a network policy of its own, which lets in none but its pods.
     :param clean_up: which pods go at the end: all (`delete`), all but the ended ones of a failed gang
         (`delete_succeeded`), or none that has ended (`keep`). What still runs is always deleted.
     :param logs: whose log the task's log shows while they train: `chief`, or `all` with a prefix for each.
@@ -101,6 +103,7 @@ class GangOperator(BaseOperator):
         kubernetes_conn_id: str | None = None,
         gang_scheduling: str | None = None,
         gang_queue: str | None = None,
+        network_policy: bool | None = None,
         clean_up: str | None = None,
         logs: str | None = None,
         pod_options: Mapping[str, Any] | None = None,
@@ -119,13 +122,14 @@ class GangOperator(BaseOperator):
         self.kubernetes_conn_id = kubernetes_conn_id
         self.gang_scheduling = gang_scheduling
         self.gang_queue = gang_queue
+        self.network_policy = network_policy
         self.clean_up = clean_up
         self.logs = logs
         self.pod_options = pod_options
         self.deferrable = deferrable
         self._running_plan: GangPlan | None = None
-        self._work: asyncio.Task[Any] | None = None
-        self._told_to_stop = False
+        self._another_try = False
+        self._work = EndableWork()
 
     def spec(self, context: Context) -> TrainingSpec:
         """Everything asked of this task. Raises InvalidSpec."""
@@ -197,6 +201,7 @@ class GangOperator(BaseOperator):
             return self._see_through(plan, context, parse(Restarts, restarts, what="trigger"), before.deadline)
 
     def _see_through(self, plan: GangPlan, context: Context, restarts: Restarts, deadline: float | None) -> Any:
+        self._another_try = context["ti"].try_number <= context["ti"].max_tries
         while True:
             self._running_plan = plan
             running = self._run(self._launch(plan, deadline), plan)
@@ -252,33 +257,34 @@ class GangOperator(BaseOperator):
     def on_kill(self) -> None:
         """Called by Airflow when this process is told to stop; while deferred it is the trigger that is told.
 
-        On SIGTERM that is in a signal handler, in the midst of whatever runs: a running loop is only asked to end.
+        On SIGTERM that is in a signal handler, in the midst of whatever runs: running work is only asked to end.
         """
-        self._told_to_stop = True
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            if self._running_plan is not None:
-                asyncio.run(self._kill(self._running_plan))
-        else:
-            loop.call_soon_threadsafe(self._cancel)
+        if not self._work.stop() and self._running_plan is not None:
+            asyncio.run(self._kill(self._running_plan))
 
     def _run(self, work: Coroutine[Any, Any, T], plan: GangPlan) -> T:
-        """What `work` returns. Raises GangLost, with the gang's deletion asked for, if the task was told to stop."""
-        with suppress(asyncio.CancelledError):
-            outcome = asyncio.run(self._endable(work))
-            if not self._told_to_stop:
-                return outcome
+        """What `work` returns. Raises GangLost if the task was told to stop.
+
+        An `execution_timeout` is raised wherever the event loop happens to be, and may come out as another error.
+        """
+        try:
+            return self._work.run(work)
+        except ToldToStop:
+            raise self._stopped(plan) from None
+        except LockstepError:
+            raise
+        except BaseException:
+            asyncio.run(self._kill(plan))
+            raise
+
+    def _stopped(self, plan: GangPlan) -> GangLost:
+        """A person who ends the task ends the gang; who shuts an Airflow worker down leaves it to the next try."""
+        if self._another_try and is_running(plan.gang):
+            return GangLost(
+                f"{plan.gang}: this Airflow worker is shut down; the pods go on, for the next try to take over"
+            )
         asyncio.run(self._kill(plan))
-        raise GangLost(f"{plan.gang}: Airflow told the task to stop, and its pods were ended with it")
-
-    async def _endable(self, work: Coroutine[Any, Any, T]) -> T:
-        self._work = asyncio.current_task()
-        return await work
-
-    def _cancel(self) -> None:
-        if self._work is not None:
-            self._work.cancel()
+        return GangLost(f"{plan.gang}: Airflow told the task to stop, and its pods were ended with it")
 
     def _spec(self, context: Context, **asked: Any) -> TrainingSpec:
         """`asked` of the gang, in pods as they were given to this operator."""
@@ -297,6 +303,7 @@ class GangOperator(BaseOperator):
             "logs": self.logs,
             "gang_scheduling": scheduling,
             "gang_queue": chosen_queue(site, scheduling, self.gang_queue),
+            "network_policy": site.network_policy if self.network_policy is None else self.network_policy,
             "pod_options": checked_pod_options(self.pod_options or {}),
         }
         return parse(TrainingSpec, {key: value for key, value in given.items() if value is not None}, what=self.task_id)

@@ -1,0 +1,23 @@
+"""What Airflow says of the task instance that a gang belongs to. Asked by the task itself, through the Task SDK."""
+
+from __future__ import annotations
+
+import logging
+
+from lockstep.names import GangId
+
+log = logging.getLogger(__name__)
+
+
+def is_running(gang: GangId) -> bool:
+    """Whether its task instance still runs, for all that Airflow knows; not where Airflow cannot be asked."""
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    try:
+        states = RuntimeTaskInstance.get_task_states(
+            dag_id=gang.dag_id, task_ids=[gang.task_id], run_ids=[gang.run_id], map_index=gang.map_index
+        )
+    except Exception as failure:
+        log.warning("Airflow could not be asked for the state of %s: %s", gang, failure)
+        return False
+    return "running" in states.get(gang.run_id, {}).values()
