@@ -34,6 +34,7 @@ class Deployment:
     rendezvous: Literal["service", "loopback"] = "service"
     gang_scheduling: GangScheduling | None = None
     gang_queue: str | None = None
+    network_policy: bool = False
     mlflow_tracking_uri: str | None = None
 
 

@@ -47,13 +47,20 @@ NEEDED = (
 )
 
 
-def needed(scheduling: GangScheduling | None) -> tuple[Right, ...]:
-    """The rights that a gang needs which is scheduled so."""
+OF_OBJECTS = ("create", "get")
+POLICIES = tuple(Right(verb, "networkpolicies", group="networking.k8s.io") for verb in OF_OBJECTS)
+
+
+def needed(scheduling: GangScheduling | None, *, network_policy: bool = False) -> tuple[Right, ...]:
+    """The rights that a gang needs which is scheduled so, and has a network policy of its own or not."""
     group = POD_GROUP_APIS.get(scheduling) if scheduling else None
-    return (*NEEDED, *(Right(verb, "podgroups", group=group) for verb in ("create", "get") if group))
+    pod_groups = tuple(Right(verb, "podgroups", group=group) for verb in OF_OBJECTS if group)
+    return (*NEEDED, *pod_groups, *(POLICIES if network_policy else ()))
 
 
-def check_access(*, conn_id: str, namespace: str, scheduling: GangScheduling | None = None) -> None:
+def check_access(
+    *, conn_id: str, namespace: str, scheduling: GangScheduling | None = None, network_policy: bool = False
+) -> None:
     """Pass if a gang can be run in `namespace`.
 
     Raises:
@@ -61,7 +68,7 @@ def check_access(*, conn_id: str, namespace: str, scheduling: GangScheduling | N
         NotPermitted: rights are missing, and which.
         ClusterUnavailable: the API did not answer.
     """
-    missing = asyncio.run(_missing_rights(conn_id, namespace, needed(scheduling)))
+    missing = asyncio.run(_missing_rights(conn_id, namespace, needed(scheduling, network_policy=network_policy)))
     if missing:
         raise NotPermitted(
             f"the identity of Airflow connection {conn_id!r} may not {', '.join(map(str, missing))} in namespace "

@@ -73,7 +73,7 @@ def service_name(gang: GangId) -> str:
 
 
 def group_name(gang: GangId, attempt: int) -> str:
-    """What a scheduler that places gangs whole calls this one; another for each attempt, since groups outlive pods."""
+    """What an attempt's further objects are called, its scheduler's group above all: they may outlive its pods."""
     return f"{gang.name}-{attempt}"
 
 

@@ -17,6 +17,7 @@ from lockstep import names
 from lockstep.gang_object import GangObject
 from lockstep.gang_scheduling import Group, membership
 from lockstep.names import GangId
+from lockstep.network_policy import network_policy
 from lockstep.parsing import to_json
 from lockstep.roles import Member
 from lockstep.tf_config import tf_config
@@ -59,6 +60,7 @@ def plan_gang(spec: TrainingSpec, gang: GangId, *, attempt: int, loopback_ports:
     labels = names.gang_labels(gang) | {names.LABEL_ATTEMPT: str(attempt)}
     annotations = {names.ANNOTATION_RUN: str(gang), names.ANNOTATION_SPEC: spec_digest(spec)}
     group = membership(spec, Group(name=names.group_name(gang, attempt), size=len(members), labels=labels))
+    policy = network_policy(spec, gang, names.group_name(gang, attempt), labels)
     return GangPlan(
         gang=gang,
         attempt=attempt,
@@ -77,7 +79,7 @@ def plan_gang(spec: TrainingSpec, gang: GangId, *, attempt: int, loopback_ports:
             )
             for rank, member in enumerate(members)
         ),
-        objects=() if group.pod_group is None else (group.pod_group,),
+        objects=tuple(thing for thing in (policy, group.pod_group) if thing is not None),
         pod_spec=group.pod_spec,
     )
 

@@ -106,6 +106,7 @@ class TrainingSpec:
     timeouts: Timeouts = field(default_factory=Timeouts)
     gang_scheduling: GangScheduling | None = None
     gang_queue: Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] | None = None
+    network_policy: bool = False
     clean_up: CleanUp = "delete"
     logs: Logs = "chief"
     pod_options: dict[str, Any] = field(default_factory=dict)

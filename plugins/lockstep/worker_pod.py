@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lockstep.pod_plan import GangPlan, WorkerPod
 
 CONTAINER = "worker"
+NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
+"""Istio's proxy breaks TensorFlow's gRPC (tensorflow#43838). Istio reads the label; older ones read the annotation."""
 
 _PLANNED = frozenset(
     {"name", "namespace", "image", "cmds", "env_vars", "hostname", "subdomain", "random_name_suffix"}
@@ -97,8 +99,8 @@ def worker_operator(plan: GangPlan, worker: WorkerPod) -> KubernetesPodOperator:
         image=spec.image,
         cmds=list(shape.command),
         env_vars=worker.env,
-        labels=options.pop("labels", {}) | worker.labels,
-        annotations=options.pop("annotations", {}) | worker.annotations,
+        labels=NO_SIDECAR | options.pop("labels", {}) | worker.labels,
+        annotations=NO_SIDECAR | options.pop("annotations", {}) | worker.annotations,
         hostname=worker.name,
         subdomain=plan.service,
         service_account_name=spec.service_account,

@@ -6,8 +6,9 @@ import pytest
 from airflow.providers.cncf.kubernetes.secret import Secret
 from kubernetes.client import V1EnvFromSource, V1SecretEnvSource, V1Toleration
 
+from lockstep.errors import InvalidSpec
 from lockstep.pod_plan import plan_gang, spec_digest
-from lockstep.worker_pod import pod_manifest
+from lockstep.worker_pod import checked_pod_options, pod_manifest
 from tests.unit.builders import GANG, spec
 
 
@@ -77,3 +78,74 @@ def test_a_launch_with_other_roles_is_another_launch() -> None:
 def test_equal_workers_are_workers_by_rank() -> None:
     plan = plan_gang(spec(workers=2), GANG, attempt=1)
     assert [str(worker.member) for worker in plan.workers] == ["worker 0", "worker 1"]
+
+
+def test_a_network_policy_lets_the_gang_s_own_pods_in_on_its_port_and_nobody_else() -> None:
+    plan = plan_gang(spec(network_policy=True, port=2300), GANG, attempt=2)
+    (policy,) = (thing.manifest for thing in plan.objects)
+    own_pods = {"matchLabels": {"lockstep/gang": GANG.name}}
+    assert policy == {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": f"{GANG.name}-2", "namespace": "default", "labels": plan.labels},
+        "spec": {
+            "podSelector": own_pods,
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [{"podSelector": own_pods}], "ports": [{"protocol": "TCP", "port": 2300}]}],
+        },
+    }
+    assert all(own_pods["matchLabels"].items() <= worker.labels.items() for worker in plan.workers)
+
+
+def test_the_policy_is_there_before_the_group_of_a_scheduler() -> None:
+    plan = plan_gang(spec(network_policy=True, gang_scheduling="volcano"), GANG, attempt=1)
+    assert [thing.plural for thing in plan.objects] == ["networkpolicies", "podgroups"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({}, id="nobody asks for one"),
+        pytest.param({"network_policy": True, "rendezvous": "loopback"}, id="pods share their machine's network"),
+    ],
+)
+def test_there_is_no_policy_where(given: dict[str, object]) -> None:
+    ports = (1, 2) if given else ()
+    assert plan_gang(spec(**given), GANG, attempt=1, loopback_ports=ports).objects == ()
+
+
+ISTIO = "sidecar.istio.io/inject"
+
+
+def test_istio_is_told_to_stay_out_unless_the_dag_says_otherwise() -> None:
+    """Istio reads the label, older ones the annotation."""
+
+    def told(**options: object) -> tuple[str, str]:
+        plan = plan_gang(spec(pod_options=options), GANG, attempt=1)
+        metadata = pod_manifest(plan, plan.workers[0], "uid")["metadata"]
+        return metadata["labels"][ISTIO], metadata["annotations"][ISTIO]
+
+    assert told() == ("false", "false")
+    assert told(labels={ISTIO: "true"}, annotations={ISTIO: "true"}) == ("true", "true")
+
+
+def test_what_is_planned_for_a_pod_cannot_be_relabelled() -> None:
+    plan = plan_gang(spec(pod_options={"labels": {"lockstep/rank": "7", "team": "vision"}}), GANG, attempt=1)
+    labels = pod_manifest(plan, plan.workers[0], "uid")["metadata"]["labels"]
+    assert (labels["lockstep/rank"], labels["team"]) == ("0", "vision")
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        pytest.param(
+            "node_selectors", "(did you mean 'node_selector'?); valid ones: ", id="a name that is near another"
+        ),
+        pytest.param("image", "'image' is planned for each worker; use the operator's own arguments", id="planned"),
+        pytest.param("deferrable", "'deferrable' does not describe a pod", id="of the life cycle"),
+    ],
+)
+def test_a_pod_option_that_there_is_not_is_refused(option: str, told: str) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        checked_pod_options({option: None})
+    assert told in str(refused.value)

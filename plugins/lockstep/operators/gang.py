@@ -78,6 +78,7 @@ class GangOperator(BaseOperator):
         "kubernetes_conn_id",
         "gang_scheduling",
         "gang_queue",
+        "network_policy",
         "pod_options",
     )
     template_fields_renderers = {  # noqa: RUF012 - Airflow reads a plain dict

@@ -23,6 +23,7 @@ class PreflightOperator(BaseOperator):
     :param kubernetes_conn_id: Airflow connection to the cluster.
     :param namespace: where the pods will run; every right that a gang needs there is asked for.
     :param gang_scheduling: who will schedule the gang, if anyone (`lockstep.operators.gang.GangOperator`).
+    :param network_policy: whether the gang will have a network policy of its own.
     :param mlflow_tracking_uri: the registry.
     :param model_name: under which the model will be registered; None: nothing will be, and no registry is looked for.
     :param alias: which alias the model will get.
@@ -35,6 +36,7 @@ class PreflightOperator(BaseOperator):
         "kubernetes_conn_id",
         "namespace",
         "gang_scheduling",
+        "network_policy",
         "mlflow_tracking_uri",
         "model_name",
         "alias",
@@ -48,6 +50,7 @@ class PreflightOperator(BaseOperator):
         kubernetes_conn_id: str | None = None,
         namespace: str | None = None,
         gang_scheduling: str | None = None,
+        network_policy: bool | None = None,
         mlflow_tracking_uri: str | None = None,
         model_name: str | None = None,
         alias: str | None = "champion",
@@ -58,6 +61,7 @@ class PreflightOperator(BaseOperator):
         self.kubernetes_conn_id = kubernetes_conn_id
         self.namespace = namespace
         self.gang_scheduling = gang_scheduling
+        self.network_policy = network_policy
         self.mlflow_tracking_uri = mlflow_tracking_uri
         self.model_name = model_name
         self.alias = alias
@@ -100,6 +104,7 @@ class PreflightOperator(BaseOperator):
             conn_id=self.kubernetes_conn_id or site.kubernetes_conn_id,
             namespace=self.namespace or site.namespace,
             scheduling=chosen_scheduling(site, self.gang_scheduling),
+            network_policy=site.network_policy if self.network_policy is None else self.network_policy,
         )
 
     def _check_model_name(self) -> None:
