@@ -78,6 +78,15 @@ with DAG(
             title="Data set",
             description_md="`gs://` folder of the TFRecord files; empty: `datasets/digits` under the run root.",
         ),
+        "max_infra_restarts": Param(
+            3,
+            type="integer",
+            minimum=0,
+            maximum=100,
+            title="Restarts",
+            description_md="How often the gang is started anew, from its newest backup, after the machines have ended "
+            "it: an eviction, a lost node, a stall; a worker that was killed without a word once.",
+        ),
         "model_name": Param("digits", type="string", minLength=1, title="Registered model"),
         "alias": Param("champion", type="string", minLength=1, title="Alias that the new version gets"),
         "min_accuracy": Param(
@@ -126,6 +135,7 @@ with DAG(
             "learning_rate": "{{ params.learning_rate }}",
             "seed": "{{ params.seed }}",
         },
+        restarts={"max_infra_restarts": "{{ params.max_infra_restarts }}"},
     )
 
     validate = ValidateCheckpointOperator(

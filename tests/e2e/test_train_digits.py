@@ -89,7 +89,7 @@ def test_a_damaged_export_is_refused_and_not_registered(
     assert versions("damaged") == []
 
 
-def test_a_killed_worker_ends_the_gang_and_is_named(
+def test_a_killed_worker_ends_the_gang_and_is_named_where_nothing_is_restarted(
     trained: FinishedRun, versions: Versions, dag: Any, run_dag: RunDag, lockstep_stack: Stack
 ) -> None:
     """Within 15 s the others are gone; the task has failed with one line, and nothing is registered."""
@@ -102,7 +102,7 @@ def test_a_killed_worker_ends_the_gang_and_is_named(
     with Killer(state, rank=1, training=training) as killer:
         run = run_dag(
             dag,
-            params={"model_name": "killed", "epochs": 1000},
+            params={"model_name": "killed", "epochs": 1000, "max_infra_restarts": 0},
             logical_date=date,
             retries=0,
             mark_success_pattern=BEFORE_TRAINING,
