@@ -44,6 +44,7 @@ NEEDED = (
     Right("watch", "pods"),
     Right("deletecollection", "pods"),
     Right("get", "pods", "log"),
+    Right("list", "events"),
 )
 
 

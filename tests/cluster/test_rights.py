@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from kubernetes.client import V1SecretVolumeSource, V1Volume
 
-from lockstep.errors import NotPermitted
+from lockstep.errors import GangTimedOut, NotPermitted
 from lockstep.kubernetes_access import NEEDED, Right, check_access
 from tests.cluster.administrator import Administrator
 from tests.cluster.gangs import CONN_ID, Gangs
@@ -20,6 +21,7 @@ FAILS = {
     Right("watch", "pods"): "watch the gang's pods",
     Right("deletecollection", "pods"): "delete the pods",
     Right("get", "pods", "log"): "read the log",
+    Right("list", "events"): "say why a gang does not start",
 }
 
 
@@ -46,7 +48,13 @@ def test_preflight_names_the_right_that_is_missing(installation: Installation, r
         check_access(conn_id=CONN_ID, namespace=installation.namespace)
 
 
-OF_ITS_OWN = {Right("get", "pods"), Right("get", "pods", "log"), Right("watch", "pods"), Right("list", "services")}
+OF_ITS_OWN = {
+    Right("get", "pods"),
+    Right("get", "pods", "log"),
+    Right("watch", "pods"),
+    Right("list", "services"),
+    Right("list", "events"),
+}
 
 
 @pytest.mark.parametrize("right", [right for right in FAILS if right not in OF_ITS_OWN], ids=str)
@@ -65,6 +73,19 @@ async def test_without_reading_logs_the_chiefs_is_not_shown_and_the_gang_still_s
     take_away(installation, Right("get", "pods", "log"))
     await real_gangs.run(real_gangs.plan("print('step 1')"))
     assert "step 1" not in caplog.text
+
+
+async def test_why_a_gang_does_not_start_is_told_by_events_and_without_them_only_that_it_does_not(
+    real_gangs: Gangs, installation: Installation
+) -> None:
+    """That a volume is missing stands nowhere else: its pod is being created, for all that its status says."""
+    volume = V1Volume(name="absent", secret=V1SecretVolumeSource(secret_name="absent"))
+    asked = {"timeouts": {"startup_s": 10}, "pod_options": {"volumes": [volume]}}
+    with pytest.raises(GangTimedOut, match=r"ContainerCreating.*the cluster warns of .*FailedMount: .*absent"):
+        await real_gangs.run(real_gangs.plan(workers=1, **asked))
+    take_away(installation, Right("list", "events"))
+    with pytest.raises(GangTimedOut, match="ContainerCreating$"):
+        await real_gangs.run(real_gangs.plan(workers=1, **asked))
 
 
 async def test_without_reading_pods_an_interrupted_creation_cannot_be_taken_up(
