@@ -6,6 +6,7 @@ gang needs. Nothing here knows Airflow or Kubernetes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -139,18 +140,26 @@ class TrainingSpec:
         return {"schema": 1, "workers": self.workers, "training": to_json(self.training)}
 
     def _check_roles(self) -> None:
-        """Our trainer knows one way to train, in which there are no parameter servers."""
         if self.roles is None:
             return
         if self.workers != self.roles.trainers:
             raise InvalidSpec(f"workers: {self.workers} asked for, and roles have {self.roles.trainers} that train")
-        for name in self.roles.given:
-            if (name not in TRAIN or self.roles.ps) and self.shape(name).command[: len(TRAINER)] == TRAINER:
-                with_ps = "" if name not in TRAIN else ", and not with parameter servers"
+        ours = [name for name in self.roles.given if self.shape(name).command[: len(TRAINER)] == TRAINER]
+        self._check_our_trainer(ours, with_ps=self.roles.ps is not None)
+
+    def _check_our_trainer(self, roles: Sequence[RoleName], *, with_ps: bool) -> None:
+        """It knows one way to train: alike in all pods, and without parameter servers."""
+        for name in roles:
+            if name not in TRAIN or with_ps:
+                alone = ", and not with parameter servers" if name in TRAIN else ""
                 raise InvalidSpec(
-                    f"roles.{name}: `{' '.join(TRAINER)}` trains as chief and as worker only{with_ps}; give a program "
-                    f"of your own, as roles.{name}.command or as command of all"
+                    f"roles.{name}: `{' '.join(TRAINER)}` trains as chief and as worker only{alone}; give a program of "
+                    f"your own, as roles.{name}.command or as command of all"
                 )
+        gpus = {name: self.shape(name).resources.gpu for name in roles}
+        if len(set(gpus.values())) > 1:
+            told = ", ".join(f"{name} {count}" for name, count in gpus.items())
+            raise InvalidSpec(f"roles: MultiWorkerMirroredStrategy needs as many GPUs in every pod, got {told}")
 
     def _check_scheduling(self) -> None:
         chosen = self.gang_scheduling

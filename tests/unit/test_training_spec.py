@@ -107,6 +107,11 @@ OWN = {"command": ["python", "own.py"]}
             "roles.worker: `python -m trainer` trains as chief and as worker only, and not with parameter servers",
             id="our trainer with parameter servers",
         ),
+        pytest.param(
+            {"roles": {"chief": {}, "worker": {"resources": {"gpu": 1}}}},
+            "roles: MultiWorkerMirroredStrategy needs as many GPUs in every pod, got chief 0, worker 1",
+            id="pods of our trainer that have not the same",
+        ),
     ],
 )
 def test_roles_that_cannot_train_together_are_refused(given: dict[str, Any], told: str) -> None:
