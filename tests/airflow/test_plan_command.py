@@ -37,6 +37,13 @@ with DAG("nightly", schedule="@daily", params={"workers": Param(2, type="integer
     mapped = DistributedTrainingOperator.partial(task_id="mapped", workers=1).expand(
         training=[asked, asked | {"epochs": 7}]
     )
+    guarded = DistributedTrainingOperator(
+        task_id="guarded",
+        roles={"chief": {}, "worker": {"replicas": "{{ params.workers }}"}},
+        training=asked,
+        network_policy=True,
+        gang_scheduling="volcano",
+    )
     prepare() >> train
 """
 RUN = ("--run-id", "scheduled__2026-12-24T00:00:00+00:00", "--logical-date", "2026-12-24")
@@ -85,6 +92,14 @@ def test_json_says_the_same_as_yaml(planned: Any) -> None:
     assert given["items"] == list(yaml.safe_load_all(planned("train", *RUN)))
 
 
+def test_what_is_created_beside_service_and_pods_is_shown_in_its_place(planned: Any) -> None:
+    shown = list(yaml.safe_load_all(planned("guarded")))
+    assert [each["kind"] for each in shown] == ["Service", "NetworkPolicy", "PodGroup", "Pod", "Pod", "Pod"]
+    service, *owned = shown
+    assert {each["metadata"]["ownerReferences"][0]["name"] for each in owned} == {service["metadata"]["name"]}
+    assert [each["metadata"]["labels"]["lockstep/role"] for each in owned[2:]] == ["chief", "worker", "worker"]
+
+
 def test_secrets_stay_references_and_text_stays_text(planned: Any) -> None:
     pod = list(yaml.safe_load_all(planned("train")))[1]
     shown = environment(pod)
@@ -121,7 +136,7 @@ def test_an_instance_of_a_mapped_task_is_planned_as_that_one(planned: Any) -> No
         pytest.param(("nowhere.py", "train"), "there is no DAG file nowhere.py", id="a file that is not there"),
         pytest.param(
             ("nightly", "trian"),
-            "DAG nightly has no task 'trian' (did you mean 'train'?); it has: informed, mapped, prepare, train",
+            "DAG nightly has no task 'trian' (did you mean 'train'?); it has: guarded, informed, mapped, prepare, train",
             id="a task that the DAG has not",
         ),
         pytest.param(
