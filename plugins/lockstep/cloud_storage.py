@@ -32,11 +32,8 @@ class CloudStorage:
     """Reads, writes and lists objects.
 
     Every method may raise NotPermitted (no credentials, no right, no such bucket) and StorageUnavailable (no proper
-    answer for `patience_s` seconds, through all of google-cloud-storage's own retries).
+    answer for `PATIENCE_S` seconds, through all of google-cloud-storage's own retries).
     """
-
-    def __init__(self, *, patience_s: float | None = None) -> None:
-        self.patience_s = PATIENCE_S if patience_s is None else patience_s
 
     def read(self, url: GsUrl, *, generation: int | None = None) -> bytes | None:
         """The object's content, of one generation if asked; None if there is no such object."""
@@ -126,7 +123,7 @@ class CloudStorage:
     def _bounds(self) -> dict[str, Any]:
         from google.cloud.storage.retry import DEFAULT_RETRY
 
-        retry = DEFAULT_RETRY.with_timeout(self.patience_s).with_delay(initial=0.2, maximum=5.0)
+        retry = DEFAULT_RETRY.with_timeout(PATIENCE_S).with_delay(initial=0.2, maximum=5.0)
         return {"retry": retry, "timeout": (_CONNECT_TIMEOUT_S, _RESPONSE_TIMEOUT_S)}
 
     def _blob(self, url: GsUrl, generation: int | None = None) -> Blob:
@@ -168,7 +165,7 @@ class CloudStorage:
             case ClientError() if not isinstance(error, TooManyRequests):
                 return NotPermitted(f"{doing}: refused ({_first_line(error)}); correct the address")
         return StorageUnavailable(
-            f"{doing}: no proper answer within {self.patience_s:g} s ({_first_line(error)}); try again"
+            f"{doing}: no proper answer within {PATIENCE_S:g} s ({_first_line(error)}); try again"
         )
 
 

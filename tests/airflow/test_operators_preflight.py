@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from lockstep.kubernetes_access import NEEDED
 from lockstep.operators.preflight import PreflightOperator
 from tests.airflow.kubernetes_connection import connect
 from tests.airflow.task_context import task_context
+from tests.http_server import Answering, serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -120,35 +119,18 @@ def _leading_to(server: str, kubeconfig: Path, folder: Path) -> Path:
 def guarded_cluster(*denied: tuple[str, str]) -> Iterator[str]:
     """An API server that lets nobody look at namespaces and denies some verbs on some resources."""
 
-    class Guard(BaseHTTPRequestHandler):
+    class Guard(Answering):
         def do_GET(self) -> None:
-            self._answer(403, {"kind": "Status", "message": "namespaces is forbidden", "code": 403})
+            self.answer(403, json.dumps({"kind": "Status", "message": "namespaces is forbidden", "code": 403}))
 
         def do_POST(self) -> None:
-            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            review = json.loads(self.asked())
             asked = review["spec"]["resourceAttributes"]
             review["status"] = {"allowed": (asked["verb"], asked["resource"]) not in denied}
-            self._answer(201, review)
+            self.answer(201, json.dumps(review))
 
-        def _answer(self, status: int, document: dict[str, Any]) -> None:
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = HTTPServer(("127.0.0.1", 0), Guard)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Guard) as address:
+        yield f"http://{address}"
 
 
 def test_the_rights_asked_for_are_those_of_the_role() -> None:

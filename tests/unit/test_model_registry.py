@@ -5,10 +5,7 @@ from __future__ import annotations
 import threading
 import traceback
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,6 +13,7 @@ import pytest
 
 from lockstep.errors import InvalidSpec, LockstepError, NotPermitted, RegistrationRefused, RegistryUnavailable
 from lockstep.model_registry import Champion, ModelRegistry, Registration, check_alias, check_model_name
+from tests.http_server import answering
 
 PASSWORD = "s%20cret"
 
@@ -188,31 +186,6 @@ def test_what_mlflow_refuses_is_not_tried_again(registry: ModelRegistry) -> None
     """A metric name that MLflow does not allow will not be allowed later."""
     with pytest.raises(RegistrationRefused, match=r"a\(b\).*correct the request"):
         registry.register(registration(metrics={"a(b)": 1.0}))
-
-
-@contextmanager
-def answering(status: int) -> Iterator[str]:
-    """A server that answers every request so."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        do_GET = do_POST = _answer  # noqa: N815 - names that http.server looks for
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = HTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable
 
 import pytest
 
+from lockstep import cloud_storage
 from lockstep.cloud_storage import CloudStorage
 from lockstep.errors import CheckpointRejected, InvalidSpec, LockstepError, NotPermitted, StorageUnavailable
 from lockstep.gs_url import GsUrl
 from lockstep.names import GangId
 from lockstep.run_directory import RunDirectory, run_url
+from tests.http_server import answering
 
 SPEC = {"image": "i:1", "workers": 2, "training": {"epochs": 5, "job_params": {"units": [1, 2]}}}
 
@@ -153,34 +153,6 @@ def test_what_is_written_is_what_is_read_up_to_megabytes(run: RunDirectory) -> N
     assert run.storage.read(run.url / "x") is None
 
 
-@contextmanager
-def answering(status: int, body: str) -> Iterator[str]:
-    """A server that answers every request so."""
-
-    class Answer(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 - names that http.server looks for
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = HTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 VERBS: list[Callable[[CloudStorage, GsUrl], object]] = [
     CloudStorage.read,
     CloudStorage.contents,
@@ -215,10 +187,11 @@ def test_every_refusal_is_explained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who, what, the server's own words, the next step; and whether another try can help."""
+    monkeypatch.setattr(cloud_storage, "PATIENCE_S", 0.5)
     with answering(status, json.dumps({"error": {"code": status, "message": message}})) as address:
-        monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://{address}")
         with pytest.raises(kind, match=complaint):
-            verb(CloudStorage(patience_s=0.5), GsUrl.parse("gs://b-1/x"))
+            verb(CloudStorage(), GsUrl.parse("gs://b-1/x"))
 
 
 def test_a_bucket_that_does_not_exist_is_told_from_an_object_that_does_not(bucket: str) -> None:
@@ -229,10 +202,11 @@ def test_a_bucket_that_does_not_exist_is_told_from_an_object_that_does_not(bucke
 
 
 def test_an_unreachable_server_ends_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retryable, and within the patience that was asked for."""
+    """Retryable, and within the patience that there is."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
+    monkeypatch.setattr(cloud_storage, "PATIENCE_S", 0.5)
     with pytest.raises(StorageUnavailable, match="try again"):
-        CloudStorage(patience_s=0.5).read(GsUrl.parse("gs://b-1/x"))
+        CloudStorage().read(GsUrl.parse("gs://b-1/x"))
 
 
 def test_missing_credentials_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
