@@ -38,9 +38,10 @@ class LogFollowers:
             if view.pods[rank].started:
                 follower.start()
 
-    async def drain(self) -> None:
-        """Wait, but not long, for the last lines of containers that have ended."""
-        await asyncio.gather(*(follower.drain() for follower in self._followers.values()))
+    async def drain(self, view: GangView) -> None:
+        """Wait, but not long, for the last lines of containers that have ended; those of others have no end yet."""
+        ended = (follower for rank, follower in self._followers.items() if view.pods[rank].ended)
+        await asyncio.gather(*(follower.drain() for follower in ended))
 
 
 def _prefix(running: RunningGang, rank: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lockstep import removal, supervisor
+from lockstep import log_follower, removal, supervisor
 from lockstep.cluster import AlreadyExists, LogLine
 from lockstep.errors import ClusterUnavailable, GangFailed, GangLost, GangTimedOut
 from lockstep.event_stream import EventStream
@@ -239,6 +239,26 @@ async def test_a_log_that_cannot_be_read_changes_nothing(monkeypatch: pytest.Mon
     cluster.change(0, **DONE)
     cluster.change(1, **DONE)
     assert (await watching).uids == running.uids
+
+
+async def test_a_failure_does_not_wait_for_the_log_of_a_worker_that_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_follower, "DRAIN_TIMEOUT_S", 600.0)
+    cluster = MemoryCluster()
+    running = await launch(plan(), cluster, TickingClock())
+    following = asyncio.Event()
+
+    async def log(pod: str, since: object) -> AsyncIterator[LogLine]:
+        following.set()
+        await asyncio.Event().wait()
+        yield
+
+    monkeypatch.setattr(cluster, "log", log)
+    cluster.change(0, phase="Running", started=True)
+    watching = asyncio.create_task(supervise(running, cluster, TickingClock()))
+    await following.wait()
+    cluster.change(1, phase="Failed", started=True, exit_code=1)
+    with pytest.raises(GangFailed):
+        await asyncio.wait_for(watching, 60)
 
 
 async def test_the_end_of_a_watch_closes_it() -> None:

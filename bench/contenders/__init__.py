@@ -1,0 +1,1 @@
+"""One file for each: `Contender` is the class to look for."""
