@@ -1,10 +1,14 @@
-"""The example DAG, run by Airflow's own scheduler and triggerer: started by its schedule, and through the REST API."""
+"""Airflow's own scheduler and triggerer: the example DAG by its schedule and through the REST API, and what the sweep
+finds where neither of the two told anybody that a task is over."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,22 +17,30 @@ from kubernetes.config import new_client_from_config
 
 from lockstep.local import service_process
 from lockstep.local.airflow_api import FINISHED, AirflowApi, accepted, run_path
+from lockstep.local.layout import PROJECT_ROOT
 from lockstep.local.run_start import known_dag
 from lockstep.local.stack import Stack
+from lockstep.local.stack_state import StackState
+from lockstep.names import LABEL_GANG, GangId, gang_selector
 from lockstep.stack_guard import guarded
 from lockstep.training_spec import Timeouts
 from tests.e2e.gang_processes import workers
 from tests.e2e.waiting import awaited
 
 DAG = "train_digits"
+SWEEP = "lockstep_sweep"
+TEST_DAGS = Path(__file__).parent / "dags"
 RUN_TIMEOUT_S = 600
 
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    """A whole stack with a state of its own; after it, no process is left."""
+    """A whole stack with a state of its own, and DAGs for tests beside the project's; after it, no process is left."""
     folder = Path(tempfile.mkdtemp(prefix="lockstep-scheduler-")).resolve()
-    stack = Stack(folder, report=print)
+    for file in (*PROJECT_ROOT.glob("dags/*.py"), *TEST_DAGS.glob("*.py")):
+        (folder / "dags").mkdir(exist_ok=True)
+        shutil.copy(file, folder / "dags")
+    stack = Stack(folder, dags_folder=folder / "dags", report=print)
     with guarded(stack):
         stack.up()
         yield stack
@@ -53,14 +65,14 @@ def test_the_daily_run_starts_by_itself_and_a_person_can_end_its_training(stack:
     run_id = awaited(lambda: api.scheduled_run(DAG, date), what="the scheduler's own run", timeout_s=60)
     await_training(stack, api, run_id, count=2)
     awaited(lambda: watched(stack, run_id), what="the triggerer to watch the gang", timeout_s=60)
-    accepted(api._client.patch(f"{run_path(DAG, run_id)}/taskInstances/train", json={"new_state": "failed"}))
+    mark_failed(api, DAG, run_id, "train")
 
     # A worker that does not hear SIGTERM, being inside TensorFlow's constructor, has its whole grace period.
     patience_s = Timeouts().grace_s + 15
     awaited(lambda: not pods_of(stack), what="the end of the gang's pods", timeout_s=patience_s)
     assert not workers(stack.layout.state)
-    await_end(api, run_id)
-    states = states_of(api, run_id)
+    await_end(api, DAG, run_id)
+    states = states_of(api, DAG, run_id)
     assert (states["train"], states["validate"], states["register"]) == ("failed", "upstream_failed", "upstream_failed")
 
 
@@ -74,11 +86,80 @@ def test_a_triggered_run_holds_no_worker_slot_while_it_trains_and_registers_its_
 
     await_training(stack, api, run_id, count=3)
 
-    await_end(api, run_id)
-    assert set(states_of(api, run_id).values()) == {"success"}, why(api, run_id)
+    await_end(api, DAG, run_id)
+    assert set(states_of(api, DAG, run_id).values()) == {"success"}, why(api, run_id)
     trained, registered = (api.returned(DAG, run_id, task) for task in ("train", "register"))
     assert (trained["workers"], trained["replicas"], trained["sharding"]["policy"]) == (3, 3, "DATA")
     assert (registered["name"], registered["version"]) == ("scheduled", 1)
+
+
+def test_the_sweep_removes_a_gang_whose_task_a_person_ended_unwatched_and_no_other(
+    stack: Stack, api: AirflowApi, no_sweep: None
+) -> None:
+    """While the triggerer stands still nobody is told; the gang beside it goes on, and succeeds when it may."""
+    known_dag(api, "long_gangs")
+    with standing_still(stack, "triggerer"):
+        run_id = api.trigger("long_gangs", {}, None)
+        ended, healthy = (GangId(dag_id="long_gangs", run_id=run_id, task_id=task) for task in ("ended", "healthy"))
+        deferred = dict.fromkeys(("ended", "healthy"), "deferred")
+        awaited(lambda: states_of(api, "long_gangs", run_id) == deferred, what="both gangs' launch", timeout_s=120)
+        for gang in (ended, healthy):
+            await_running(stack, gang, count=2)
+        before = {gang: pods_of(stack, gang) for gang in (ended, healthy)}
+        mark_failed(api, "long_gangs", run_id, "ended")
+        assert states_of(api, "long_gangs", run_id) == {"ended": "failed", "healthy": "deferred"}
+
+        assert {gang: pods_of(stack, gang) for gang in before} == before  # the gap that the sweep is for
+        run_sweep(api)
+
+        assert (pods_of(stack, ended), pods_of(stack, healthy)) == ({}, before[healthy])
+        assert services_of(stack) == [healthy.name]
+    (stack.layout.airflow_home / "long_gangs_may_end").touch()
+    await_end(api, "long_gangs", run_id)
+    assert states_of(api, "long_gangs", run_id) == {"ended": "failed", "healthy": "success"}
+
+
+def test_the_sweep_removes_what_a_task_left_that_was_killed_between_two_pods(
+    stack: Stack, api: AirflowApi, no_sweep: None
+) -> None:
+    """SIGKILL to the task's process, with no retry left."""
+    known_dag(api, "held_gang")
+    (stack.layout.airflow_home / "long_gangs_may_end").unlink(missing_ok=True)
+    run_id = api.trigger("held_gang", {}, None)
+    gang = GangId(dag_id="held_gang", run_id=run_id, task_id="held")
+    await_running(stack, gang, count=1)
+    os.kill(int((stack.layout.airflow_home / "launching.pid").read_text()), signal.SIGKILL)
+    await_end(api, "held_gang", run_id)
+    assert states_of(api, "held_gang", run_id) == {"held": "failed"}
+    assert len(pods_of(stack, gang)) == 1
+
+    run_sweep(api)
+
+    assert (pods_of(stack, gang), services_of(stack), workers(stack.layout.state)) == ({}, [], {})
+
+
+@pytest.fixture
+def no_sweep(api: AirflowApi) -> None:
+    """None by itself, until the test asks for one."""
+    known_dag(api, SWEEP)
+    api.set_paused(SWEEP, True)
+
+
+def run_sweep(api: AirflowApi) -> None:
+    run_id = api.trigger(SWEEP, {}, None)
+    api.set_paused(SWEEP, False)
+    await_end(api, SWEEP, run_id)
+    assert api.run_state(SWEEP, run_id) == "success"
+
+
+@contextmanager
+def standing_still(stack: Stack, service: str) -> Iterator[None]:
+    pid = StackState.read(stack.layout.state_file).processes[service].pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def watched(stack: Stack, run_id: str) -> bool:
@@ -87,16 +168,25 @@ def watched(stack: Stack, run_id: str) -> bool:
     return any("[chief] " in log.read_text() for log in logs)
 
 
-def pods_of(stack: Stack) -> list[str]:
+def pods_of(stack: Stack, gang: GangId | None = None) -> dict[str, str]:
+    """UIDs and phases of the pods that are there."""
+    selector = gang_selector(gang) if gang else None
     with new_client_from_config(str(stack.layout.kubeconfig)) as client:
-        return [pod.metadata.name for pod in CoreV1Api(client).list_namespaced_pod("default").items]
+        pods = CoreV1Api(client).list_namespaced_pod("default", label_selector=selector).items
+        return {pod.metadata.uid: pod.status.phase for pod in pods}
+
+
+def services_of(stack: Stack) -> list[str]:
+    with new_client_from_config(str(stack.layout.kubeconfig)) as client:
+        services = CoreV1Api(client).list_namespaced_service("default", label_selector=LABEL_GANG).items
+        return [service.metadata.name for service in services]
 
 
 def await_training(stack: Stack, api: AirflowApi, run_id: str, count: int) -> None:
     """Wait until all workers run, and find their task deferred while they do."""
 
     def deferred_while_training() -> bool:
-        return len(workers(stack.layout.state)) == count and states_of(api, run_id)["train"] == "deferred"
+        return len(workers(stack.layout.state)) == count and states_of(api, DAG, run_id)["train"] == "deferred"
 
     def hopeless() -> str | None:
         return why(api, run_id) if api.run_state(DAG, run_id) in FINISHED else None
@@ -104,12 +194,22 @@ def await_training(stack: Stack, api: AirflowApi, run_id: str, count: int) -> No
     awaited(deferred_while_training, what="deferred training", timeout_s=RUN_TIMEOUT_S, hopeless=hopeless)
 
 
-def await_end(api: AirflowApi, run_id: str) -> None:
-    awaited(lambda: api.run_state(DAG, run_id) in FINISHED, what="the run's end", timeout_s=RUN_TIMEOUT_S)
+def await_running(stack: Stack, gang: GangId, count: int) -> None:
+    awaited(lambda: [*pods_of(stack, gang).values()] == ["Running"] * count, what=f"the pods of {gang}", timeout_s=120)
 
 
-def states_of(api: AirflowApi, run_id: str) -> dict[str, str | None]:
-    return {task.task_id: task.state for task in api.tasks(DAG, run_id)}
+def await_end(api: AirflowApi, dag_id: str, run_id: str) -> None:
+    awaited(lambda: api.run_state(dag_id, run_id) in FINISHED, what="the run's end", timeout_s=RUN_TIMEOUT_S)
+
+
+def states_of(api: AirflowApi, dag_id: str, run_id: str) -> dict[str, str | None]:
+    return {task.task_id: task.state for task in api.tasks(dag_id, run_id)}
+
+
+def mark_failed(api: AirflowApi, dag_id: str, run_id: str, task_id: str) -> None:
+    """As a person does in the UI."""
+    path = f"{run_path(dag_id, run_id)}/taskInstances/{task_id}"
+    accepted(api._client.patch(path, json={"new_state": "failed"}))
 
 
 def why(api: AirflowApi, run_id: str) -> str:
