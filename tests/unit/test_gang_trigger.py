@@ -9,6 +9,7 @@ import pytest
 
 from lockstep.errors import ClusterUnavailable
 from lockstep.pod_plan import plan_gang
+from lockstep.restart_policy import Restarts
 from lockstep.supervisor import launch
 from lockstep.system_clock import SystemClock
 from lockstep.triggers.gang import GangTrigger, gang_trigger
@@ -25,7 +26,7 @@ def cluster() -> MemoryCluster:
 async def trigger(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> GangTrigger:
     """As the triggerer makes it from its row, over the cluster in memory."""
     running = await launch(plan_gang(spec(), GANG, attempt=1), cluster, SystemClock())
-    _, row = gang_trigger(running, "kubernetes_default").serialize()
+    _, row = gang_trigger(running, Restarts(), "kubernetes_default").serialize()
     trigger = GangTrigger(**row)
     monkeypatch.setattr(trigger, "_cluster", lambda: cluster)
     return trigger

@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator
 
 from lockstep.airflow_errors import airflow_error, told_to_airflow
@@ -29,6 +27,7 @@ from lockstep.restart_policy import RestartPolicy, Restarts, backoff_s, next_res
 from lockstep.run_directory import run_url
 from lockstep.running_gang import RunningGang
 from lockstep.training_spec import TrainingSpec
+from lockstep.triggers.pause import PauseTrigger
 from lockstep.worker_pod import checked_pod_options
 
 if TYPE_CHECKING:
@@ -178,28 +177,24 @@ class GangOperator(BaseOperator):
             plan = replan(plan, self.first_attempt(context))
             return self._see_through(plan, context, Restarts(), _deadline(self, context))
 
-    def resume(self, context: Context, event: dict[str, Any], running: Any, restarts: Any) -> Any:
+    def resume(self, context: Context, event: dict[str, Any]) -> Any:
         """Called by Airflow when the trigger that watches an attempt has fired."""
-        gang = parse(RunningGang, running, what="trigger")
+        running, restarts = _told(event)
         with told_to_airflow():
             if "failed" not in event:
                 self.log.info("Every worker has returned 0 (pods %s)", ", ".join(event["uids"]))
-                return self._concluded(context, gang)
-            failed = parse(FailedAttempt, event["failed"], what="event")
-            more = self._restart(failed, gang, parse(Restarts, restarts, what="trigger"), context)
-            pause = timedelta(seconds=backoff_s(self._policy(), more))
-            return self.defer(
-                trigger=TimeDeltaTrigger(pause),
-                method_name=self.relaunch.__name__,
-                kwargs={"running": running, "restarts": to_json(more)},
-            )
+                return self._concluded(context, running)
+            more = self._restart(parse(FailedAttempt, event["failed"], what="event"), running, restarts, context)
+            moment = time.time() + backoff_s(self._policy(), more)
+            pause = PauseTrigger(moment, {"running": event["running"], "restarts": to_json(more)})
+            return self.defer(trigger=pause, method_name=self.relaunch.__name__)
 
-    def relaunch(self, context: Context, event: Any, running: Any, restarts: Any) -> Any:
+    def relaunch(self, context: Context, event: dict[str, Any]) -> Any:
         """Called by Airflow when the pause before a restart is over."""
-        before = parse(RunningGang, running, what="trigger")
+        before, restarts = _told(event)
         with told_to_airflow():
             plan = replan(self.plan(context), before.attempt + 1)
-            return self._see_through(plan, context, parse(Restarts, restarts, what="trigger"), before.deadline)
+            return self._see_through(plan, context, restarts, before.deadline)
 
     def _see_through(self, plan: GangPlan, context: Context, restarts: Restarts, deadline: float | None) -> Any:
         self._another_try = context["ti"].try_number <= context["ti"].max_tries
@@ -218,11 +213,8 @@ class GangOperator(BaseOperator):
         from lockstep.triggers.gang import gang_trigger
 
         self.log.info("Waiting for %d workers in the triggerer", running.workers)
-        return self.defer(
-            trigger=gang_trigger(running, self._conn_id()),
-            method_name=self.resume.__name__,
-            kwargs={"running": to_json(running), "restarts": to_json(restarts)},
-        )
+        trigger = gang_trigger(running, restarts, self._conn_id())
+        return self.defer(trigger=trigger, method_name=self.resume.__name__)
 
     def _watch_here(self, running: RunningGang, plan: GangPlan) -> FailedAttempt | None:
         """None once every worker has returned 0."""
@@ -360,6 +352,11 @@ def gang_id(ti: Any) -> GangId:
         map_index=-1 if ti.map_index is None else ti.map_index,
         installation=deployment().installation,
     )
+
+
+def _told(event: dict[str, Any]) -> tuple[RunningGang, Restarts]:
+    """What a trigger was given to pass on."""
+    return parse(RunningGang, event["running"], what="event"), parse(Restarts, event["restarts"], what="event")
 
 
 def _is_over(deadline: float | None, *, within_s: float) -> bool:

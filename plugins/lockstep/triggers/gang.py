@@ -14,20 +14,25 @@ from lockstep.errors import LockstepError
 from lockstep.failed_attempt import FailedAttempt
 from lockstep.kubernetes_cluster import KubernetesCluster
 from lockstep.parsing import parse, to_json
+from lockstep.restart_policy import Restarts
 from lockstep.running_gang import RunningGang
 from lockstep.supervisor import supervise
 from lockstep.system_clock import SystemClock
 
 
 class GangTrigger(BaseTrigger):
-    """Watches one attempt of a gang. Fires once: `{"uids": […]}`, or `{"failed": …}` with a `FailedAttempt`."""
+    """Watches one attempt of a gang. Fires once: `{"uids": […]}`, or `{"failed": …}` with a `FailedAttempt`.
 
-    def __init__(self, running: dict[str, Any], conn_id: str) -> None:
+    Beside it the event holds `running` and `restarts` as they were given, for the task that goes on from there.
+    """
+
+    def __init__(self, running: dict[str, Any], restarts: dict[str, Any], conn_id: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.running, self.conn_id = running, conn_id
+        self.running, self.restarts, self.conn_id = running, restarts, conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{type(self).__module__}.{type(self).__qualname__}", {"running": self.running, "conn_id": self.conn_id}
+        arguments = {"running": self.running, "restarts": self.restarts, "conn_id": self.conn_id}
+        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         cluster = self._cluster()
@@ -35,15 +40,18 @@ class GangTrigger(BaseTrigger):
             async with cluster.connected():
                 finish = await supervise(self._gang(), cluster, SystemClock())
         except LockstepError as error:
-            yield TriggerEvent({"failed": to_json(FailedAttempt.of(error))})
+            yield self._event(failed=to_json(FailedAttempt.of(error)))
         else:
-            yield TriggerEvent({"uids": list(finish.uids)})
+            yield self._event(uids=list(finish.uids))
 
     async def on_kill(self) -> None:
         gang, cluster = self._gang(), self._cluster()
         async with cluster.connected():
             await cluster.delete(gang.gang, gang.timeouts.grace_s, gang.launch)
         self.log.info("The task was ended by a person; the pods of %s are being deleted", gang.gang)
+
+    def _event(self, **end: Any) -> TriggerEvent:
+        return TriggerEvent({"running": self.running, "restarts": self.restarts, **end})
 
     def _gang(self) -> RunningGang:
         return parse(RunningGang, self.running, what="trigger")
@@ -52,5 +60,5 @@ class GangTrigger(BaseTrigger):
         return KubernetesCluster(conn_id=self.conn_id, namespace=self._gang().namespace)
 
 
-def gang_trigger(running: RunningGang, conn_id: str) -> GangTrigger:
-    return GangTrigger(to_json(running), conn_id)
+def gang_trigger(running: RunningGang, restarts: Restarts, conn_id: str) -> GangTrigger:
+    return GangTrigger(to_json(running), to_json(restarts), conn_id)
