@@ -128,7 +128,8 @@ def _unscheduled(status: Any) -> str:
 
 
 def _disruption(status: Any) -> str:
-    return next((c.reason or c.type for c in _conditions(status, *DISRUPTIONS) if c.status == "True"), "")
+    disruptions = (condition for condition in _conditions(status, *DISRUPTIONS) if condition.status == "True")
+    return next((": ".join(filter(None, (c.reason or c.type, c.message))) for c in disruptions), "")
 
 
 def _memory_limit(pod: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a pod's object tells of its place in a queue, read alike from the objects of both clients."""
+"""What a pod's object tells of queues and evictions, read alike from the objects of both clients."""
 
 from __future__ import annotations
 
@@ -48,3 +48,16 @@ def seen(
 )
 def test_a_pod_is_queued_while_it_is_held_back_for_its_gang(client: Any, pod: dict[str, Any], queued: bool) -> None:
     assert seen(client, **pod).queued is queued
+
+
+def test_who_ends_a_pod_before_its_time_says_why(client: Any) -> None:
+    """As Kueue does, whose message names the workload that takes the place."""
+    condition = client.V1PodCondition(
+        type="TerminationTarget", status="True", reason="WorkloadEvicted", message="Preempted to accommodate another"
+    )
+    assert seen(client, conditions=[condition]).disruption == "WorkloadEvicted: Preempted to accommodate another"
+
+
+def test_a_disruption_that_is_not_under_way_is_none(client: Any) -> None:
+    condition = client.V1PodCondition(type="DisruptionTarget", status="False", reason="Rescued")
+    assert seen(client, conditions=[condition]).disruption == ""
