@@ -17,20 +17,21 @@ from lockstep.training_spec import TrainingSpec
 
 def adoptable(spec: TrainingSpec, found: Sequence[PodSnapshot]) -> bool:
     """Whether `found` is one whole, living or finished attempt of a gang launched with the same spec."""
+    needed, there = _needed(spec, found)
     return (
-        _is_whole(spec, found)
+        sorted(pod.rank for pod in there) == needed
         and len({pod.attempt for pod in found}) == 1
         and {pod.spec for pod in found} == {spec_digest(spec)}
-        and not any(pod.deletion_due or pod.failed or failure_of(pod) for pod in found)
+        and not any(pod.deletion_due or pod.failed or failure_of(pod) for pod in there)
     )
 
 
-def _is_whole(spec: TrainingSpec, found: Sequence[PodSnapshot]) -> bool:
-    """Whether all pods are there; of a gang that has succeeded, those that served it are ended first."""
-    there = {pod.rank for pod in found}
-    done = {pod.rank for pod in found if pod.succeeded}
-    trainers = {rank for rank, member in enumerate(spec.members) if member.role in TRAIN}
-    return len(there) == len(found) and (there == set(range(len(spec.members))) or trainers <= done)
+def _needed(spec: TrainingSpec, found: Sequence[PodSnapshot]) -> tuple[list[int], list[PodSnapshot]]:
+    """Which ranks must be there, and the pods to look at: once all that train have succeeded, they alone."""
+    training = [rank for rank, member in enumerate(spec.members) if member.role in TRAIN]
+    if set(training) <= {pod.rank for pod in found if pod.succeeded}:
+        return training, [pod for pod in found if pod.rank in training]
+    return list(range(len(spec.members))), list(found)
 
 
 def next_attempt(found: Sequence[PodSnapshot]) -> int:

@@ -390,12 +390,17 @@ async def test_a_dead_helper_ends_the_training_and_is_named(rank: int, title: st
     assert not cluster.living
 
 
-async def test_a_training_that_has_succeeded_is_not_started_again_for_its_helpers() -> None:
+@pytest.mark.parametrize("leaving", [False, True], ids=["gone", "on their way out"])
+async def test_a_training_that_has_succeeded_is_not_started_again_for_its_helpers(leaving: bool) -> None:
     cluster, clock = MemoryCluster(), TickingClock()
     before = await launch(plan(roles=SERVED), cluster, clock)
     cluster.change(0, **DONE)
     cluster.change(1, **DONE)
-    await supervise(before, cluster, clock)
+    if leaving:
+        cluster.change(2, phase="Failed", started=True, exit_code=137, deletion_due=1_030.0)
+        cluster.vanish(3)
+    else:
+        await supervise(before, cluster, clock)
     after = await launch(plan(roles=SERVED), cluster, clock)
     assert (await supervise(after, cluster, clock)).uids == before.uids[:2]
     assert cluster.requests["create_pod"] == 4
