@@ -1,4 +1,7 @@
-"""What one attempt of a gang came to: a line in the task's log, and `attempts/<number>.json` in the run directory."""
+"""What a failed attempt of a gang came to: a line in the task's log, `attempts/<number>.json` in the run directory.
+
+Success leaves no record, so that a complete run that is run again stays as it is, byte for byte.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from lockstep.parsing import to_json
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptRecord:
-    """`error` and `kind` are those of a failure. `launched_at` is seconds since the epoch.
+    """`launched_at` is seconds since the epoch.
 
     `step` is the last that was heard of, `backup_step` where the next attempt goes on; None where there is none.
     """
@@ -18,8 +21,8 @@ class AttemptRecord:
     attempt: int
     workers: int
     launched_at: float
-    error: str | None = None
-    kind: str | None = None
+    error: str
+    kind: str | None
     step: int | None = None
     backup_step: int | None = None
 
@@ -36,5 +39,4 @@ class AttemptRecord:
         return f"it goes on {start}{lost}"
 
     def document(self) -> dict[str, Any]:
-        outcome = "succeeded" if self.error is None else "failed"
-        return {"schema": 1, "outcome": outcome, "lost_steps": self.lost_steps, **to_json(self)}
+        return {"schema": 1, "lost_steps": self.lost_steps, **to_json(self)}

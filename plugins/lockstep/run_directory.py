@@ -99,12 +99,12 @@ class RunDirectory:
         return TrainingResult.parse(document, source=str(self.url / RESULT))
 
     def next_attempt(self) -> int:
-        """One more than any attempt that is recorded here."""
+        """One more than any attempt that has failed here."""
         records = (PurePosixPath(item.path).stem for item in self.storage.contents(self.url / ATTEMPTS))
         return 1 + max((int(number) for number in records if number.isdecimal()), default=0)
 
     def record(self, attempt: AttemptRecord) -> None:
-        """Keep what an attempt came to; the first record of an attempt stays."""
+        """Keep what a failed attempt came to; the first record of an attempt stays."""
         content = json.dumps(attempt.document(), sort_keys=True, indent=2).encode()
         name = f"{attempt.attempt:04d}.json"
         self.storage.create(self.url / ATTEMPTS / name, content, content_type="application/json")

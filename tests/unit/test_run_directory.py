@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from lockstep import cloud_storage
+from lockstep.attempt_record import AttemptRecord
 from lockstep.cloud_storage import CloudStorage
 from lockstep.errors import CheckpointRejected, InvalidSpec, LockstepError, NotPermitted, StorageUnavailable
 from lockstep.gs_url import GsUrl
@@ -235,3 +237,21 @@ def test_a_run_root_outside_cloud_storage_is_refused() -> None:
     """It is the installation's setting that is wrong, and the error says which."""
     with pytest.raises(InvalidSpec, match="run_root"):
         run_url("/tmp/runs", GangId(dag_id="d", run_id="r", task_id="train"))
+
+
+def test_failed_attempts_are_kept_and_numbered_with_what_they_cost(run: RunDirectory) -> None:
+    """The next attempt has the next number, in whatever Airflow try; the first record of an attempt stays."""
+    assert (run.next_attempt(), run.backup_step(), run.last_step(1)) == (1, None, None)
+    put(run, "backup/00000100/manifest.json", b"{}")
+    put(run, "backup/00000200/state.json", b"{}")  # not whole
+    put(run, "progress.json", json.dumps({"attempt": 1, "step": 130}).encode())
+    assert (run.backup_step(), run.last_step(1), run.last_step(2)) == (100, 130, None)
+    record = AttemptRecord(
+        attempt=1, workers=2, launched_at=1.0, error="worker 1: lost", kind="infra", step=130, backup_step=100
+    )
+    run.record(record)
+    run.record(replace(record, error="another"))
+    assert run.next_attempt() == 2
+    assert record.cost == "it goes on from step 100, 30 steps are lost"
+    kept = run.read_json("attempts/0001.json")
+    assert (kept["error"], kept["kind"], kept["lost_steps"]) == ("worker 1: lost", "infra", 30)

@@ -166,8 +166,8 @@ class GangOperator(BaseOperator):
         """The number of this try's first attempt; those of one run directory are told apart by it."""
         return 1
 
-    def attempt_ended(self, context: Context, running: RunningGang, failed: FailedAttempt | None) -> str:
-        """What it means for the next attempt, in one clause; None stands for success."""
+    def attempt_failed(self, context: Context, running: RunningGang, failed: FailedAttempt) -> str:
+        """What it means for the next attempt, in one clause."""
         return "it begins anew"
 
     def run_gang(self, plan: GangPlan, context: Context) -> Any:
@@ -225,7 +225,6 @@ class GangOperator(BaseOperator):
         return None
 
     def _concluded(self, context: Context, running: RunningGang) -> Any:
-        self.attempt_ended(context, running, None)
         try:
             asyncio.run(self._leave(running))
         except LockstepError as away:
@@ -236,7 +235,7 @@ class GangOperator(BaseOperator):
         """The restarts with one more, which is told in the log; raises what ends the task where there is none."""
         policy = self._policy()
         more = next_restart(policy, so_far, failed.kind)
-        cost = self.attempt_ended(context, running, failed)
+        cost = self.attempt_failed(context, running, failed)
         if more is None or _is_over(running.deadline, within_s=backoff_s(policy, more)):
             given_up = f"; given up after {so_far.total} restarts" if so_far.total else ""
             raise airflow_error(f"{failed.error}{given_up}", retryable=failed.retryable)

@@ -89,7 +89,7 @@ class DistributedTrainingOperator(GangOperator):
     def first_attempt(self, context: Context) -> int:
         return RunDirectory.at(self.run_url(context)).next_attempt()
 
-    def attempt_ended(self, context: Context, running: RunningGang, failed: FailedAttempt | None) -> str:
+    def attempt_failed(self, context: Context, running: RunningGang, failed: FailedAttempt) -> str:
         """Kept in the run directory; storage that is away at this moment is no reason to lose a training."""
         try:
             return self._record(RunDirectory.at(self.run_url(context)), running, failed).cost
@@ -97,14 +97,14 @@ class DistributedTrainingOperator(GangOperator):
             self.log.warning("What attempt %d came to is not recorded: %s", running.attempt, away)
             return "it goes on from the newest backup"
 
-    def _record(self, run: RunDirectory, running: RunningGang, failed: FailedAttempt | None) -> AttemptRecord:
+    def _record(self, run: RunDirectory, running: RunningGang, failed: FailedAttempt) -> AttemptRecord:
         record = AttemptRecord(
             attempt=running.attempt,
             workers=len(running.required),
             launched_at=running.launched_at,
-            error=failed.error if failed else None,
-            kind=failed.kind if failed else None,
-            step=_latest(failed.step if failed else None, run.last_step(running.attempt)),
+            error=failed.error,
+            kind=failed.kind,
+            step=_latest(failed.step, run.last_step(running.attempt)),
             backup_step=run.backup_step(),
         )
         run.record(record)
