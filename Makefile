@@ -37,7 +37,7 @@ status: setup  ## what of the stack runs, and where
 	@$(LOCAL) status
 
 test: setup  ## all tests that need no cluster
-	@$(PY) -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
+	@$(PY) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
 	@echo "On real Kubernetes: make test-cluster"
 
 cluster-up: setup  ## a real Kubernetes node on this Debian machine, as root (or KUBECONFIG's cluster)

