@@ -55,6 +55,12 @@ class GangTimedOut(GangEnded):
     retryable = True
 
 
+class TaskStopped(LockstepError):
+    """Airflow told the process to stop, whatever becomes of the gang."""
+
+    retryable = True
+
+
 class ClusterUnavailable(LockstepError):
     """The Kubernetes API did not answer properly, though asked repeatedly; another try may succeed."""
 

@@ -16,7 +16,7 @@ from lockstep.airflow_errors import airflow_error, told_to_airflow
 from lockstep.airflow_state import is_running
 from lockstep.deployment import chosen_queue, chosen_scheduling, deployment, required
 from lockstep.endable_work import EndableWork, ToldToStop
-from lockstep.errors import GangEnded, GangLost, LockstepError
+from lockstep.errors import GangEnded, LockstepError, TaskStopped
 from lockstep.failed_attempt import FailedAttempt
 from lockstep.links import RunDirectoryLink
 from lockstep.loopback_ports import free_loopback_ports
@@ -237,7 +237,7 @@ class GangOperator(BaseOperator):
         more = next_restart(policy, so_far, failed.kind)
         cost = self.attempt_failed(context, running, failed)
         if more is None or _is_over(running.deadline, within_s=backoff_s(policy, more)):
-            given_up = f"; given up after {so_far.total} restarts" if so_far.total else ""
+            given_up = f"; given up after restart {so_far.total}" if so_far.total else ""
             raise airflow_error(f"{failed.error}{given_up}", retryable=failed.retryable)
         self.log.warning("Attempt %d has failed (%s): %s", running.attempt, failed.kind, failed.error)
         self.log.warning("Restart %d in %g s; %s", more.total, backoff_s(policy, more), cost)
@@ -255,7 +255,7 @@ class GangOperator(BaseOperator):
             asyncio.run(self._kill(self._running_plan))
 
     def _run(self, work: Coroutine[Any, Any, T], plan: GangPlan) -> T:
-        """What `work` returns. Raises GangLost if the task was told to stop.
+        """What `work` returns. Raises TaskStopped if the task was told to stop.
 
         An `execution_timeout` is raised wherever the event loop happens to be, and may come out as another error.
         """
@@ -269,14 +269,14 @@ class GangOperator(BaseOperator):
             asyncio.run(self._kill(plan))
             raise
 
-    def _stopped(self, plan: GangPlan) -> GangLost:
+    def _stopped(self, plan: GangPlan) -> TaskStopped:
         """A person who ends the task ends the gang; who shuts an Airflow worker down leaves it to the next try."""
         if self._another_try and is_running(plan.gang):
-            return GangLost(
+            return TaskStopped(
                 f"{plan.gang}: this Airflow worker is shut down; the pods go on, for the next try to take over"
             )
         asyncio.run(self._kill(plan))
-        return GangLost(f"{plan.gang}: Airflow told the task to stop, and its pods were ended with it")
+        return TaskStopped(f"{plan.gang}: Airflow told the task to stop, and its pods were ended with it")
 
     def _spec(self, context: Context, **asked: Any) -> TrainingSpec:
         """`asked` of the gang, in pods as they were given to this operator."""
