@@ -18,6 +18,8 @@ STRICT_KEYS = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 T = TypeVar("T")
 
+_adapters: dict[type[Any], TypeAdapter[Any]] = {}
+
 
 def parse(kind: type[T], given: Mapping[str, Any], *, what: str) -> T:
     """Build a `kind` from `given`; numbers may arrive as strings, as Jinja renders them.
@@ -25,15 +27,23 @@ def parse(kind: type[T], given: Mapping[str, Any], *, what: str) -> T:
     `what` names the thing in the error ("training", "spec.json"). Raises InvalidSpec listing all faults at once.
     """
     try:
-        return TypeAdapter(kind).validate_python(dict(given))
+        parsed: T = _adapter(kind).validate_python(dict(given))
     except ValidationError as invalid:
         raise InvalidSpec(_explain(kind, invalid, what)) from None
+    return parsed
 
 
 def to_json(value: Any) -> dict[str, Any]:
     """The dataclass as JSON-ready data; `parse(type(value), to_json(value))` equals `value`."""
-    data: dict[str, Any] = TypeAdapter(type(value)).dump_python(value, mode="json")
+    data: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json")
     return data
+
+
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Made once: it takes 10 ms, which every worker's environment would pay."""
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
 
 
 def unknown_key(key: str, valid: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lockstep import names
@@ -129,6 +130,7 @@ def checked_pod_options(options: Mapping[str, Any], what: str = "pod_options") -
     return dict(options)
 
 
+@cache
 def pod_option_names() -> frozenset[str]:
     from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 
