@@ -10,6 +10,7 @@ import asyncio
 import json
 import ssl
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ class CountingProxy:
     def __init__(self, api: Api) -> None:
         self.counts = Counts()
         self._api = api
-        self._logs_end = asyncio.Event()
+        self._ended = defaultdict[str, asyncio.Event](asyncio.Event)
 
     @asynccontextmanager
     async def serving(self, folder: Path) -> AsyncIterator[Path]:
@@ -72,20 +73,18 @@ class CountingProxy:
         finally:
             await runner.cleanup()
 
-    def end_logs(self) -> None:
-        """Every log is at its end from now on: the containers have ended."""
-        self._logs_end.set()
-
-    def begin_logs(self) -> None:
-        self._logs_end.clear()
+    def end_log(self, pod: str) -> None:
+        """What its container has logged is all that there will be."""
+        self._ended[pod].set()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self.counts.requests += 1
         if request.method == "DELETE":
             self.counts.deletions.append(time.time())
-        if request.path.endswith("/log"):
-            return await self._log(request)
-        return await self._pass_on(request)
+        try:
+            return await (self._log(request) if request.path.endswith("/log") else self._pass_on(request))
+        except ConnectionResetError:
+            return web.Response()  # nobody listens any more
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         async with self._api.session.request(
@@ -107,14 +106,15 @@ class CountingProxy:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         await self._write(response, _log_line())
-        while request.query.get("follow") == "True" and not await self._logs_ended(LOG_LINE_EVERY_S):
+        pod = request.path.split("/")[-2]
+        while request.query.get("follow") == "True" and not await self._log_ends(pod, LOG_LINE_EVERY_S):
             await self._write(response, _log_line())
         await response.write_eof()
         return response
 
-    async def _logs_ended(self, within_s: float) -> bool:
+    async def _log_ends(self, pod: str, within_s: float) -> bool:
         try:
-            await asyncio.wait_for(self._logs_end.wait(), within_s)
+            await asyncio.wait_for(self._ended[pod].wait(), within_s)
         except TimeoutError:
             return False
         return True

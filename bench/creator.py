@@ -13,6 +13,7 @@ import time
 import traceback
 from typing import Any
 
+from airflow.providers.cncf.kubernetes.operators import job, pod  # noqa: F401 - imported whoever contends
 from airflow.sdk.serde import deserialize, serialize
 
 from bench.contender import Contender, Work

@@ -43,7 +43,9 @@ async def _notices(at: Arena, contender: str, pods: int, failures: int, first: i
 async def _notice(at: Arena, contender: str) -> float:
     await asyncio.sleep(random.random() * POLLED_EVERY_S[contender])  # noqa: S311 - no secret
     before = at.proxy.counts.now()
-    failed_at = await end_pod(at.api, at.board, random.choice(at.board.of_phase("Running")), exit_code=1)  # noqa: S311
+    pod = random.choice(at.board.of_phase("Running"))  # noqa: S311
+    at.proxy.end_log(pod)
+    failed_at = await end_pod(at.api, at.board, pod, exit_code=1)
     event = await told(at.watcher, PATIENCE_S)
     deletions = at.proxy.counts.since(before).deletions
     return (deletions[0] if contender == "gang" else event["at"]) - failed_at

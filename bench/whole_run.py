@@ -42,7 +42,8 @@ async def measure_run(target: Target, contender: str, pods: int, seconds: float)
 
 
 async def _finish(at: Arena, triggers: int) -> None:
-    at.proxy.end_logs()
+    for pod in at.board.pods:
+        at.proxy.end_log(pod)
     await succeed(at.api, at.board, list(at.board.pods))
     events: dict[int, Any] = {}
     while len(events) < triggers:

@@ -13,6 +13,7 @@ from lockstep.kubernetes_cluster import KubernetesCluster
 from lockstep.names import GangId
 from lockstep.parsing import parse
 from lockstep.pod_plan import GangPlan, plan_gang
+from lockstep.restart_policy import Restarts
 from lockstep.running_gang import RunningGang
 from lockstep.supervisor import launch, leave
 from lockstep.system_clock import SystemClock
@@ -29,7 +30,7 @@ TRAINING = {
 class Contender:
     def launch(self, work: Work) -> Sequence[BaseTrigger]:
         self._running = asyncio.run(self._launch(gang_plan(work)))
-        return [gang_trigger(self._running, CONN_ID)]
+        return [gang_trigger(self._running, Restarts(), CONN_ID)]
 
     def finish(self, events: Sequence[Any]) -> None:
         assert "uids" in events[0], events
