@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 export PYTHONPATH := plugins:.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down status test lint format lock clean cluster-up cluster-down test-cluster
+.PHONY: help setup demo up down status test lint format lock clean cluster-up cluster-down test-cluster bench-gang
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -48,6 +48,9 @@ test-cluster: setup  ## the suites that need real Kubernetes, on that node and w
 
 cluster-down: setup  ## end that node and leave the machine as it was
 	@$(PY) -m tests.cluster down
+
+bench-gang: setup  ## what it costs to watch N pods, beside Airflow's own operators (docs/benchmarks.md)
+	@$(PY) -m bench $(ARGS)
 
 lint: setup  ## style, types and the layers of the architecture
 	@$(VENV)/bin/ruff check .

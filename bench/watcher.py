@@ -20,7 +20,7 @@ from airflow.triggers.base import BaseTrigger
 from bench.json_lines import orders, say, take_stdout
 from lockstep.triggers.gang import GangTrigger
 
-TRIGGERS = {
+TRIGGERS: dict[str, type[BaseTrigger]] = {
     f"{each.__module__}.{each.__qualname__}": each for each in (GangTrigger, KubernetesPodTrigger, KubernetesJobTrigger)
 }
 
@@ -29,18 +29,19 @@ async def watch(answers: TextIO) -> None:
     async with asyncio.TaskGroup() as running:
         async for order in orders():
             for index, (path, arguments) in enumerate(order["watch"], order["from"]):
-                running.create_task(_run(index, TRIGGERS[path](**deserialize(arguments)), answers))
+                running.create_task(_run(index, _trigger(path, arguments), answers))
+
+
+def _trigger(path: str, serialized: Any) -> BaseTrigger:
+    arguments: Any = deserialize(serialized)
+    return TRIGGERS[path](**arguments)
 
 
 async def _run(index: int, trigger: BaseTrigger, answers: TextIO) -> None:
     """As a triggerer runs it: until its first event."""
     async for event in trigger.run():
-        say(answers, index=index, at=time.time(), event=_plain(event.payload))
+        say(answers, index=index, at=time.time(), event=serialize(event.payload))
         return
-
-
-def _plain(payload: Any) -> Any:
-    return serialize(payload)
 
 
 def main() -> None:
