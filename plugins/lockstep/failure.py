@@ -128,6 +128,11 @@ def _classify_exit_code(pod: PodSnapshot, exit_code: int) -> WorkerFailure:
     }
     message = read_termination_message(pod.message)
     kind = by_contract.get(exit_code, FailureClass.USER)
+    if kind is FailureClass.SUSPECT and pod.deletion_due is not None:
+        # Whoever deleted it had it killed; not we, for whom a gang that is ended has no failures any more.
+        return _failure(
+            pod, FailureClass.INFRA, f"its pod was deleted from outside, and killed (exit code {exit_code})"
+        )
     if not message.kind and any(word in pod.message for word in LOST_PEER_WORDS):
         kind = FailureClass.COLLATERAL if kind is FailureClass.USER else kind
     # Who is killed says nothing of it; Kubernetes then offers the end of the log, which is about something else.

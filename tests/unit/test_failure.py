@@ -54,6 +54,12 @@ from tests.unit.builders import failed, pod, running, succeeded
             failed(0, exit_code=137), FailureClass.SUSPECT, "killed (SIGKILL)", id="killed, memory not to blame"
         ),
         pytest.param(
+            failed(0, exit_code=137, deletion_due=1_030.0),
+            FailureClass.INFRA,
+            "its pod was deleted from outside, and killed (exit code 137)",
+            id="killed at the end of its grace: whoever deleted it",
+        ),
+        pytest.param(
             failed(0, exit_code=137, message="step 12 of 40\n"),
             FailureClass.SUSPECT,
             "exit code 137: killed (SIGKILL)",
