@@ -61,3 +61,4 @@ def gang(tmp_path: Path, core: CoreV1Api) -> Iterator[ObedientGang]:
     obedient = ObedientGang(folder=folder)
     yield obedient
     await_nothing_left(core, obedient)
+    assert not obedient.two_at_once

@@ -24,9 +24,9 @@ def await_nothing_left(core: CoreV1Api, gang: ObedientGang) -> None:
     try:
         awaited(lambda: not left_behind(core, gang), what=f"the end of {gang.gang}", timeout_s=GOING_S)
     finally:
-        core.delete_collection_namespaced_pod(
-            "default", label_selector=gang_selector(gang.gang), grace_period_seconds=0
-        )
+        selector = gang_selector(gang.gang)
+        core.delete_collection_namespaced_pod("default", label_selector=selector, grace_period_seconds=0)
+        core.delete_collection_namespaced_service("default", label_selector=selector)
 
 
 def uids(core: CoreV1Api, gang: ObedientGang) -> list[str]:

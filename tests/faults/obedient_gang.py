@@ -16,8 +16,13 @@ from tests.local.kube.running_server import IMAGE
 from tests.unit.builders import spec
 
 WORKER = """
-import os, pathlib, signal, sys, time
+import fcntl, os, pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # no signal that it does not handle ends a process 1
+mine = open(pathlib.Path({orders!r}, "rank-" + os.environ["LOCKSTEP_RANK"]), "w")
+try:
+    fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    pathlib.Path({orders!r}, "two at once").touch()
 orders = pathlib.Path({orders!r}, os.environ["LOCKSTEP_ATTEMPT"], os.environ["LOCKSTEP_RANK"])
 while not orders.exists():
     time.sleep(0.02)
@@ -58,6 +63,15 @@ class ObedientGang:
     def order_all(self, workers: int = 2, code: str = DONE, *, attempt: int = 1) -> None:
         for rank in range(workers):
             self.order(rank, code, attempt=attempt)
+
+    def forget_orders(self) -> None:
+        for place in self.folder.glob("*/*"):
+            place.unlink()
+
+    @property
+    def two_at_once(self) -> bool:
+        """Whether two workers of one rank ever ran at the same time: they would write to one run directory."""
+        return (self.folder / "two at once").exists()
 
     def processes(self) -> dict[int, psutil.Process]:
         """The workers that run, by rank."""
