@@ -27,6 +27,8 @@ from tests.cluster.kwok import define_kwok, kwok
 from tests.cluster.layout import ClusterLayout, choose_layout, read_layout, write_layout
 from tests.cluster.mount_namespace import NAME as MOUNT_NAMESPACE
 from tests.cluster.mount_namespace import make_mount_points, mount_namespace, remove_mount_points
+from tests.cluster.network_policies import NAME as NETWORK_POLICIES
+from tests.cluster.network_policies import remove_rules
 from tests.cluster.objects import kubectl
 from tests.cluster.pause_image import write_pause_archive
 from tests.cluster.programs import Programs, build_programs, cache_folder
@@ -164,6 +166,8 @@ def _take_down(layout: ClusterLayout) -> None:
     controllers = [name for name in reversed(recorded(layout)) if name not in NEEDED_TO_REMOVE_CONTAINERS]
     for name in controllers:
         stop(name, layout)
+    if NETWORK_POLICIES in controllers:
+        remove_rules()
     if running("containerd", layout) is not None:
         remove_containers(layout)
     for name in NEEDED_TO_REMOVE_CONTAINERS:

@@ -17,7 +17,7 @@ from tests.cluster.programs import Programs
 ADMINISTRATORS = "system:masters"
 GANG_SCHEDULING = "--feature-gates=GenericWorkload=true"
 LOST_NODE_AFTER_S = 20
-EVICT_FROM_LOST_NODE_AFTER_S = 10
+SERVICE_ADDRESSES = "10.96.0.0/16"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,14 +86,12 @@ class ControlPlane:
                 "--authorization-mode=Node,RBAC",
                 "--enable-admission-plugins=NodeRestriction",
                 "--allow-privileged",  # as everywhere; who may is decided by pod security, namespace by namespace
-                "--service-cluster-ip-range=10.96.0.0/16",
+                f"--service-cluster-ip-range={SERVICE_ADDRESSES}",
                 "--service-account-issuer=https://kubernetes.default.svc",
                 f"--service-account-key-file={tokens.key}",
                 f"--service-account-signing-key-file={tokens.key}",
                 "--endpoint-reconciler-type=none",  # the only kind that lets the server be on loopback alone
                 "--shutdown-watch-termination-grace-period=1s",
-                f"--default-not-ready-toleration-seconds={EVICT_FROM_LOST_NODE_AFTER_S}",
-                f"--default-unreachable-toleration-seconds={EVICT_FROM_LOST_NODE_AFTER_S}",
                 GANG_SCHEDULING,
                 "--runtime-config=scheduling.k8s.io/v1beta1=true",
             ),

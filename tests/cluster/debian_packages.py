@@ -16,6 +16,8 @@ PACKAGES = {
     "buildah": "buildah",
     "debootstrap": "debootstrap",
     "ip": "iproute2",
+    "ipset": "ipset",
+    "iptables": "iptables",
     "nsenter": "util-linux",
     "/usr/lib/cni/bridge": "containernetworking-plugins",
     "/etc/containers/policy.json": "golang-github-containers-common",

@@ -38,9 +38,10 @@ class Installation:
     def airflow_namespace(self) -> str:
         return self.namespaces["airflow"]
 
-    def kubectl(self, *arguments: str, objects: Any = None) -> str:
+    def kubectl(self, *arguments: str, objects: Any = None, check: bool = True) -> str:
         """kubectl in the gangs' namespace, with all rights."""
-        return self.administrator.kubectl(*arguments, f"--namespace={self.namespace}", objects=objects)
+        here = f"--namespace={self.namespace}"
+        return self.administrator.kubectl(here, *arguments, objects=objects, check=check)
 
     def add(self, folder: Path) -> None:
         """What `kubectl apply -k` of that folder brings, in these namespaces."""

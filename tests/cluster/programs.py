@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.cluster.go_toolchain import go_program
 from tests.cluster.progress import step
 
 MODULES = Path(__file__).parent / "modules"
@@ -69,6 +70,7 @@ GO_MODULES = (
             "stage-heartbeat": ("sigs.k8s.io/kwok", "kustomize/stage/node/heartbeat-with-lease"),
         },
     ),
+    GoModule(name="kube-router", programs={"kube-router": "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"}),
     GoModule(name="pause", programs={"pause": "."}),
 )
 
@@ -93,10 +95,10 @@ def cache_folder() -> Path:
 
 
 def build_programs(cache: Path) -> Programs:
-    """Build what the cache lacks; a few minutes per module when nothing is there. Needs `go` only then."""
+    """Build what the cache lacks; a few minutes per module when nothing is there."""
     for module in GO_MODULES:
         if not (folder := _module_folder(cache, module)).exists():
-            _build(module, folder)
+            _build(module, folder, go_program(cache))
     return Programs(cache=cache)
 
 
@@ -109,34 +111,32 @@ def _module_folder(cache: Path, module: GoModule) -> Path:
     return cache / f"{module.name}-{digest.hexdigest()[:12]}"
 
 
-def _build(module: GoModule, folder: Path) -> None:
-    if shutil.which("go") is None:
-        raise SystemExit(f"building {module.name} needs Go 1.26 or newer on the PATH (https://go.dev/dl/)")
+def _build(module: GoModule, folder: Path, go: str) -> None:
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}.part")
     shutil.rmtree(unfinished, ignore_errors=True)
     for program, package in module.programs.items():
         with step(f"building {program}"):
-            _go_build(module, package, unfinished / "bin" / program)
+            _go_build(go, module, package, unfinished / "bin" / program)
     for name, (module_path, inside) in module.manifests.items():
-        _copy_manifests(_module_source(module, module_path) / inside, unfinished / "manifests" / name)
+        _copy_manifests(_module_source(go, module, module_path) / inside, unfinished / "manifests" / name)
     unfinished.rename(folder)
 
 
-def _go_build(module: GoModule, package: str, output: Path) -> None:
-    done = _go(module, "build", "-trimpath", "-ldflags", module.link_flags, "-o", str(output), package)
+def _go_build(go: str, module: GoModule, package: str, output: Path) -> None:
+    done = _go(go, module, "build", "-trimpath", "-ldflags", module.link_flags, "-o", str(output), package)
     if done.returncode != 0:
         raise SystemExit(f"go build {package} failed in {MODULES / module.name}:\n{done.stderr[-4000:]}")
 
 
-def _module_source(module: GoModule, module_path: str) -> Path:
-    done = _go(module, "list", "-m", "-f", "{{.Dir}}", module_path)
+def _module_source(go: str, module: GoModule, module_path: str) -> Path:
+    done = _go(go, module, "list", "-m", "-f", "{{.Dir}}", module_path)
     return Path(done.stdout.strip())
 
 
-def _go(module: GoModule, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _go(go: str, module: GoModule, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false"}
     # Hours of another's patience are cheaper than minutes of a machine that no longer answers.
-    command = ["nice", "-n", "19", "go", *arguments]
+    command = ["nice", "-n", "19", go, *arguments]
     return subprocess.run(command, cwd=MODULES / module.name, env=environment, capture_output=True, text=True)
 
 
