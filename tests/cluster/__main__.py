@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from tests.cluster.chosen_cluster import kubeconfig_elsewhere
 from tests.cluster.cluster import ClusterStatus, down, look, up
 from tests.cluster.images import provide_images
 from tests.cluster.suites import run_suites
@@ -14,9 +15,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     parser.add_argument("command", choices=("up", "images", "test", "status", "down"))
     asked, arguments = parser.parse_known_args()
+    if asked.command == "test":
+        return run_suites(arguments)
+    if (elsewhere := kubeconfig_elsewhere()) is not None:
+        print(f"KUBECONFIG={elsewhere}: that cluster is used as it is; `{asked.command}` has nothing to do")
+        return 0
     match asked.command:
-        case "test":
-            return run_suites(arguments)
         case "status":
             return _print(look())
         case "up":

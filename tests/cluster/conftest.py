@@ -14,8 +14,14 @@ import pytest
 from tests.cluster.administrator import Administrator, administrator
 from tests.cluster.gangs import CONN_ID, Gangs, gangs
 from tests.cluster.installation import Installation, installed
+from tests.cluster.kwok import fake_nodes
+from tests.cluster.node_sharing import declare_marker
 
 HERE = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    declare_marker(config)  # also where the plugin itself is not loaded
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,6 +42,17 @@ def installation(admin: Administrator, tmp_path: Path, monkeypatch: pytest.Monke
     with installed(admin, tmp_path) as made:
         monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", made.connection)
         yield made
+
+
+@pytest.fixture
+def kwok_nodes(admin: Administrator) -> Iterator[None]:
+    """Nodes that exist in name only, beside the real one."""
+    nodes = list(fake_nodes(3))
+    admin.apply(*nodes)
+    names = [node["metadata"]["name"] for node in nodes]
+    admin.kubectl("wait", "node", *names, "--for=condition=Ready", "--timeout=60s")
+    yield
+    admin.kubectl("delete", "node", *names)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import os
 import socket
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 NAME_PREFIX = "lockstep-"
+LONGEST_STATE_BYTES = 107 - len("/kubelet/pod-resources/kubelet.sock")  # what Linux allows for a socket's path
 PORT_NAMES = (
     "etcd",
     "etcd-peer",
@@ -78,7 +80,12 @@ class ClusterLayout:
 
 
 def choose_layout(state: Path) -> ClusterLayout:
-    """A layout that collides with nothing that the machine has now."""
+    """A layout that collides with nothing that the machine has now. Raises SystemExit where `state` is too deep."""
+    if len(os.fsencode(state)) > LONGEST_STATE_BYTES:
+        raise SystemExit(
+            f"{state} is too long a path for the sockets in it (at most {LONGEST_STATE_BYTES} bytes): "
+            "bring the node up from a clone whose path is shorter"
+        )
     return ClusterLayout(state=state, subnet=_free_subnet(_routed_networks()), ports=_free_ports())
 
 

@@ -1,15 +1,22 @@
-"""What of a machine a cluster could leave behind, as a value that can be compared: before `up`, and after `down`."""
+"""What of a machine a cluster could leave behind, as a value that can be compared: before `up`, and after `down`.
+
+Another cluster may run meanwhile, and its pods come and go. So cables are left out as long as they are plugged into the
+bridge of a cluster: a bridge that stays is seen itself, and a cable without one as well.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from tests.cluster.control_group import hierarchies
 from tests.cluster.kernel_settings import CHANGED_BY_KUBELET
+from tests.cluster.layout import NAME_PREFIX
 
 FOLDERS = ("/etc", "/opt", "/run", "/tmp", "/var/lib", "/var/log", "/var/run/netns", "/var/tmp")
 OURS = ("kube", "kueue", "containerd", "cni", "k8s", "lockstep-cluster")  # others make files in these folders too
@@ -41,8 +48,12 @@ class MachineSnapshot:
 def look_at_machine() -> MachineSnapshot:
     return MachineSnapshot(
         mounts=_lines(Path("/proc/self/mounts").read_text()),
-        interfaces=_lines("\n".join(_interfaces())),
-        routes=_lines(_output("ip", "route", "show", "table", "all")),
+        interfaces=frozenset(
+            f"{each['ifname']} {sorted(address['local'] for address in each['addr_info'])}"
+            for each in _interfaces()
+            if not _is_cable(each)
+        ),
+        routes=frozenset(_routes()),
         packet_filter=_packet_filter(),
         kernel_settings=frozenset(
             f"{name} {Path('/proc/sys', name).read_text().strip()}" for name in CHANGED_BY_KUBELET
@@ -63,11 +74,19 @@ def look_at_machine() -> MachineSnapshot:
     )
 
 
-def _interfaces() -> list[str]:
-    return [
-        f"{each['ifname']} {sorted(address['local'] for address in each['addr_info'])}"
-        for each in json.loads(_output("ip", "-json", "address", "show"))
-    ]
+def _interfaces() -> list[dict[str, Any]]:
+    return list(json.loads(_output("ip", "-json", "address", "show")))
+
+
+def _is_cable(interface: dict[str, Any]) -> bool:
+    return str(interface.get("master", "")).startswith(NAME_PREFIX)
+
+
+def _routes() -> Iterator[str]:
+    cables = {each["ifname"] for each in _interfaces() if _is_cable(each)}
+    for line in _lines(_output("ip", "route", "show", "table", "all")):
+        if not cables & set(line.split()):
+            yield line
 
 
 def _packet_filter() -> frozenset[str]:

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.administrator import Administrator
 from tests.cluster.gangs import Gangs
-from tests.cluster.kwok import FAKE_NODE, fake_nodes
+from tests.cluster.kwok import FAKE_NODE
 
 WORKERS = 300
-
-
-@pytest.fixture
-def kwok_nodes(admin: Administrator) -> Iterator[None]:
-    nodes = list(fake_nodes(3))
-    admin.apply(*nodes)
-    names = [node["metadata"]["name"] for node in nodes]
-    admin.kubectl("wait", "node", *names, "--for=condition=Ready", "--timeout=60s")
-    yield
-    admin.kubectl("delete", "node", *names)
 
 
 @pytest.mark.usefixtures("kwok_nodes")
