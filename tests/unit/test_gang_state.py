@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -11,11 +13,21 @@ from hypothesis import strategies as st
 
 from lockstep.failure import OVERDUE_S
 from lockstep.failure_class import FailureClass
-from lockstep.gang_state import BLAME_WINDOW_S, Abort, Fail, Finish, KeepWaiting, decide
+from lockstep.gang_state import (
+    BLAME_WINDOW_S,
+    Abort,
+    Decision,
+    Fail,
+    Finish,
+    KeepWaiting,
+    decide,
+    gang_failures,
+)
 from lockstep.gang_view import GangView, launched_view, observe
-from lockstep.pod_event import PodSeen
+from lockstep.pod_event import PodEvent, PodGone, PodSeen, PodsListed
 from lockstep.pod_snapshot import PodSnapshot
 from lockstep.roles import ROLES, TRAIN, RoleName
+from lockstep.running_gang import RunningGang
 from lockstep.training_spec import Timeouts
 from tests.unit.builders import LAUNCHED_AT, failed, pod, running, running_gang, succeeded, view
 
@@ -250,3 +262,88 @@ def test_with_roles_success_needs_proof_from_all_that_train_and_a_failure_is_nev
         assert isinstance(decision, Fail)
     if isinstance(decision, KeepWaiting):
         assert decision.within_s is not None
+
+
+FOREIGN = "another"
+UIDS_OF = st.sampled_from(["ours", FOREIGN])
+EVENT = st.one_of(
+    st.tuples(st.just(PodSeen), st.integers(0, 3), UIDS_OF, ANY_POD),
+    st.tuples(st.just(PodGone), st.integers(0, 3), UIDS_OF, ANY_POD),
+    st.tuples(st.just(PodsListed), st.sets(st.integers(0, 3)), UIDS_OF, ANY_POD),
+)
+LIMITS = {"queue_s": 500.0, "startup_s": 100.0, "run_s": 1_000.0}
+MOST_WAITS = 10
+"""What is left to wait for when nothing happens any more: a culprit, a pod's end, and one limit after the other."""
+
+
+def event_of(drawn: tuple[Any, ...], gang: RunningGang) -> PodEvent:
+    kind, where, whose, status = drawn
+    ranks = {rank % gang.workers for rank in (where if kind is PodsListed else [where])}
+    roles = gang.roles or ["worker"] * gang.workers
+    whole = {"uid": FOREIGN} if whose == FOREIGN else {}
+    pods = tuple(pod(rank, role=roles[rank], **status | whole) for rank in sorted(ranks))
+    return PodsListed(pods) if kind is PodsListed else kind(pods[0])
+
+
+class Watch:
+    """A gang watched as the supervisor does it, over time that passes as the test says."""
+
+    def __init__(self, gang: RunningGang) -> None:
+        self.gang, self.now = gang, LAUNCHED_AT
+        self.view, self.failed_at, self.proofs = launched_view(gang, self.now), None, set[str]()
+
+    def decision(self) -> Decision:
+        if self.failed_at is None and gang_failures(self.view, self.now):
+            self.failed_at = self.now
+        return decide(self.gang, self.view, now=self.now, failed_at=self.failed_at)
+
+    def take_in(self, event: PodEvent, after_s: float) -> None:
+        self.now += after_s
+        self.view = observe(self.view, event, self.now)
+        seen = event.pods if isinstance(event, PodsListed) else (event.pod,)
+        self.proofs |= {each.uid for each in seen if each.phase == "Succeeded" and each.exit_code == 0}
+
+    def follow(self, events: Sequence[tuple[PodEvent, float]]) -> Decision:
+        """To the end that the gang comes to, on its own when no event is left."""
+        for event, after_s in events:
+            decision = self.decision()
+            if not isinstance(decision, KeepWaiting):
+                return decision
+            self.take_in(event, after_s if decision.within_s is None else min(after_s, decision.within_s))
+        for _ in range(MOST_WAITS):
+            decision = self.decision()
+            if not isinstance(decision, KeepWaiting):
+                return decision
+            assert decision.within_s is not None
+            assert decision.within_s > 0
+            self.now += decision.within_s
+        raise AssertionError(f"still waiting at {self.now}: {self.view}")
+
+
+@given(
+    roles=st.sampled_from([(), SERVED]),
+    drawn=st.lists(st.tuples(EVENT, st.floats(0, 300)), max_size=12),
+    deadline=st.sampled_from([None, LAUNCHED_AT + 400]),
+)
+def test_over_any_course_of_events_there_is_an_end_and_success_only_by_proof_of_this_attempt(
+    roles: tuple[RoleName, ...], drawn: list[tuple[tuple[Any, ...], float]], deadline: float | None
+) -> None:
+    gang = running_gang(len(roles) or 3, roles=roles, timeouts=LIMITS, deadline=deadline)
+    watch = Watch(gang)
+    end = watch.follow([(event_of(event, gang), after_s) for event, after_s in drawn])
+    required = {gang.uids[rank] for rank in gang.required}
+    if isinstance(end, Finish):
+        assert set(end.uids) == required
+        assert required <= watch.proofs
+    if isinstance(end, Fail):
+        assert 0 <= end.cause.rank < gang.workers
+
+
+@given(drawn=st.lists(st.tuples(EVENT, st.floats(0, 300)), max_size=12))
+def test_what_happens_to_pods_of_others_changes_nothing(drawn: list[tuple[tuple[Any, ...], float]]) -> None:
+    """Of other attempts, or of the same name under another UID; only a full list tells that ours is not among them."""
+    gang = running_gang(3, timeouts=LIMITS)
+    seen = launched_view(gang, LAUNCHED_AT)
+    for (kind, where, _, status), _after_s in drawn:
+        if kind is not PodsListed:
+            assert observe(seen, event_of((kind, where, FOREIGN, status), gang), LAUNCHED_AT) == seen
