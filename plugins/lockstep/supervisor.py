@@ -33,18 +33,23 @@ TAIL_LINES = 20
 WARNINGS = 3
 
 
-async def launch(plan: GangPlan, cluster: Cluster, clock: Clock, deadline: float | None = None) -> RunningGang:
+async def launch(
+    plan: GangPlan, cluster: Cluster, clock: Clock, deadline: float | None = None, *, again: bool = False
+) -> RunningGang:
     """Bring the gang up, or take over the one that a lost try left running and well.
 
-    Creates exactly one pod a worker. Raises InvalidSpec, NotPermitted or ClusterUnavailable, with nothing left behind.
+    Creates exactly one pod a worker. `again` says that there were launches before: their pods have left by then, too,
+    where their Service is gone already. Raises InvalidSpec, NotPermitted or ClusterUnavailable, with nothing left behind.
     """
     owner_uid = await cluster.create_service(plan)
+    found = () if owner_uid is not None and not again else await cluster.pods(plan.gang)
+    if owner_uid is None and adoptable(plan.spec, found):
+        log.info("Taking over the gang that an earlier try launched: %s", ", ".join(pod.name for pod in found))
+        return _running(plan, found, launched_at=_created(found, clock), deadline=deadline)
     if owner_uid is None:
-        found = await cluster.pods(plan.gang)
-        if adoptable(plan.spec, found):
-            log.info("Taking over the gang that an earlier try launched: %s", ", ".join(pod.name for pod in found))
-            return _running(plan, found, launched_at=_created(found, clock), deadline=deadline)
         owner_uid, plan = await _replace(plan, found, cluster, FAILED_GRACE_S)
+    elif found:
+        owner_uid, plan = await _replace(plan, found, cluster, plan.spec.timeouts.grace_s)
     try:
         plan, pods = await _create_gang(plan, owner_uid, cluster)
     except Exception as failure:
@@ -118,7 +123,7 @@ async def _replace(
 ) -> tuple[str, GangPlan]:
     log.info("Removing what an earlier try of %s left: %d pods", plan.gang, len(found))
     await remove(plan.gang, cluster, grace_s)
-    plan = replan(plan, next_attempt(found))
+    plan = replan(plan, max(plan.attempt, next_attempt(found)))
     owner_uid = await cluster.create_service(plan)
     if owner_uid is None:
         raise ClusterUnavailable(f"Service {plan.service} came back while it was replaced: is {plan.gang} run twice?")

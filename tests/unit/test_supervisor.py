@@ -215,6 +215,29 @@ async def test_a_task_that_is_cleared_waits_until_the_pods_of_the_ended_one_have
     assert not set(before.uids) & set(after.uids)
 
 
+async def test_nothing_is_launched_beside_pods_of_another_attempt_whose_service_is_gone() -> None:
+    """They save what they have in the same run directory, and a next try that knows of no attempt begins with 1."""
+    cluster, clock = MemoryCluster(), TickingClock()
+    await launch(replan(plan(), 2), cluster, clock)
+    cluster.keep_pods = True
+    await cluster.delete(GANG, 30)
+    launching = asyncio.create_task(launch(plan(), cluster, clock, again=True))
+    while cluster.requests["delete"] < 2:  # noqa: ASYNC110 - of requests the cluster in memory makes no events
+        await asyncio.sleep(0)
+    assert {pod.attempt for pod in cluster.living.values()} == {2}
+    cluster.vanish(0)
+    cluster.vanish(1)
+    after = await launching
+    assert (after.attempt, len(cluster.living)) == (3, 2)
+
+
+async def test_attempts_never_count_backwards() -> None:
+    """A process that was killed after the Service and before the pods leaves nothing that tells of the attempt."""
+    cluster, clock = MemoryCluster(), TickingClock()
+    await cluster.create_service(replan(plan(), 3))
+    assert (await launch(replan(plan(), 3), cluster, clock)).attempt == 3
+
+
 async def test_a_name_that_somebody_else_has_taken_is_told_and_nothing_is_left() -> None:
     cluster, clock = MemoryCluster(), TickingClock()
     cluster.fail_on["create_pod", 1] = cluster.fail_on["create_pod", 3] = AlreadyExists("create pod w0")

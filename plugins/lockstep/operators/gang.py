@@ -200,7 +200,7 @@ class GangOperator(BaseOperator):
         self._another_try = context["ti"].try_number <= context["ti"].max_tries
         while True:
             self._running_plan = plan
-            running = self._run(self._launch(plan, deadline), plan)
+            running = self._run(self._launch(plan, deadline, _launched_before(plan, context)), plan)
             if self.deferrable:
                 return self._defer(running, restarts)
             if (failed := self._watch_here(running, plan)) is None:
@@ -300,13 +300,13 @@ class GangOperator(BaseOperator):
         }
         return parse(TrainingSpec, {key: value for key, value in given.items() if value is not None}, what=self.task_id)
 
-    async def _launch(self, plan: GangPlan, deadline: float | None) -> RunningGang:
+    async def _launch(self, plan: GangPlan, deadline: float | None, again: bool) -> RunningGang:
         from lockstep.supervisor import launch
         from lockstep.system_clock import SystemClock
 
         cluster = self._cluster(plan.spec.namespace)
         async with cluster.connected():
-            return await launch(plan, cluster, SystemClock(), deadline)
+            return await launch(plan, cluster, SystemClock(), deadline, again=again)
 
     async def _supervise(self, running: RunningGang) -> None:
         from lockstep.supervisor import supervise
@@ -356,6 +356,10 @@ def gang_id(ti: Any) -> GangId:
 def _told(event: dict[str, Any]) -> tuple[RunningGang, Restarts]:
     """What a trigger was given to pass on."""
     return parse(RunningGang, event["running"], what="event"), parse(Restarts, event["restarts"], what="event")
+
+
+def _launched_before(plan: GangPlan, context: Context) -> bool:
+    return plan.attempt > 1 or context["ti"].try_number > 1
 
 
 def _is_over(deadline: float | None, *, within_s: float) -> bool:
