@@ -16,6 +16,9 @@ from lockstep.parsing import STRICT_KEYS
 
 Times = Annotated[int, Field(ge=0)]
 
+MOST_DOUBLINGS = 64
+"""More than any limit on a pause leaves, and few enough for a float."""
+
 INFRA = frozenset({FailureClass.INFRA, FailureClass.STALL, FailureClass.COLLATERAL})
 
 
@@ -63,4 +66,4 @@ def next_restart(policy: RestartPolicy, so_far: Restarts, kind: FailureClass | N
 
 def backoff_s(policy: RestartPolicy, restarts: Restarts) -> float:
     """How long to wait before the last of `restarts`."""
-    return min(policy.max_backoff_s, policy.backoff_s * 2.0 ** (restarts.total - 1))
+    return min(policy.max_backoff_s, policy.backoff_s * 2.0 ** min(restarts.total - 1, MOST_DOUBLINGS))

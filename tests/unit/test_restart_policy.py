@@ -46,6 +46,10 @@ def test_pauses_double_up_to_their_limit() -> None:
     assert [backoff_s(policy, Restarts(infra=count)) for count in (1, 2, 3, 4, 5)] == [10, 20, 40, 60, 60]
 
 
+def test_however_many_restarts_there_were_a_pause_has_its_limit() -> None:
+    assert backoff_s(RestartPolicy(max_backoff_s=60), Restarts(infra=2_000)) == 60
+
+
 @given(kinds=st.lists(st.sampled_from(FailureClass), max_size=30), infra=st.integers(0, 4), user=st.integers(0, 4))
 def test_no_sequence_of_failures_is_restarted_for_ever(kinds: list[FailureClass], infra: int, user: int) -> None:
     policy, so_far = RestartPolicy(max_infra_restarts=infra, max_user_restarts=user), Restarts()
