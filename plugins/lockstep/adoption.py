@@ -16,10 +16,15 @@ from lockstep.training_spec import TrainingSpec
 
 
 def adoptable(spec: TrainingSpec, found: Sequence[PodSnapshot]) -> bool:
-    """Whether `found` is one whole, living or finished attempt of a gang launched with the same spec."""
+    """Whether `found` is one whole, living or finished attempt of a gang launched with the same spec.
+
+    Where ended pods are kept, finished ones prove nothing: they may stand since the task succeeded and was cleared.
+    """
     needed, there = _needed(spec, found)
+    kept = spec.clean_up == "keep" and all(pod.succeeded for pod in there)
     return (
-        sorted(pod.rank for pod in there) == needed
+        not kept
+        and sorted(pod.rank for pod in there) == needed
         and len({pod.attempt for pod in found}) == 1
         and {pod.spec for pod in found} == {spec_digest(spec)}
         and not any(pod.deletion_due or pod.failed or failure_of(pod) for pod in there)

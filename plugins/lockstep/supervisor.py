@@ -38,8 +38,8 @@ async def launch(
 ) -> RunningGang:
     """Bring the gang up, or take over the one that a lost try left running and well.
 
-    Creates exactly one pod a worker. `again` says that there were launches before: their pods have left by then, too,
-    where their Service is gone already. Raises InvalidSpec, NotPermitted or ClusterUnavailable, with nothing left behind.
+    Creates exactly one pod a worker. `again` says that there were launches before: it then waits for their pods to
+    leave even where their Service is gone. Raises InvalidSpec, NotPermitted or ClusterUnavailable, with nothing left.
     """
     owner_uid = await cluster.create_service(plan)
     found = () if owner_uid is not None and not again else await cluster.pods(plan.gang)
@@ -72,13 +72,16 @@ async def supervise(running: RunningGang, cluster: Cluster, clock: Clock) -> Fin
             finish = await _watch(watched, cluster, clock)
         except Exception as failure:
             # On a watch of its own: this one may be what failed.
-            keep_ended = running.clean_up != "delete"
-            removal = Removal(running.gang, running.launch, FAILED_GRACE_S, keep_ended)
-            await _note_failures(failure, removal.carry_out(cluster))
+            await _note_failures(failure, end(running, cluster))
             raise
     if running.has_helpers:
         await _end_helpers(running, cluster)
     return finish
+
+
+async def end(running: RunningGang, cluster: Cluster) -> None:
+    """End a gang that has failed, but for the ended pods that shall be kept. Raises ClusterUnavailable."""
+    await Removal(running.gang, running.launch, FAILED_GRACE_S, running.clean_up != "delete").carry_out(cluster)
 
 
 async def leave(running: RunningGang, cluster: Cluster) -> None:

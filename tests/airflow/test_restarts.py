@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pydoc import locate
 from types import SimpleNamespace
@@ -12,10 +14,16 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
+from lockstep.cloud_storage import CloudStorage
+from lockstep.errors import InvalidSpec, NotPermitted, StorageUnavailable
+from lockstep.failed_attempt import FailedAttempt
+from lockstep.failure_class import FailureClass
 from lockstep.operators.gang import GangOperator
+from lockstep.operators.train import DistributedTrainingOperator
+from lockstep.parsing import to_json
 from lockstep.training_spec import TrainingSpec
 from lockstep.triggers.gang import GangTrigger
-from tests.unit.builders import GANG, spec
+from tests.unit.builders import GANG, running_gang, spec
 from tests.unit.memory_cluster import MemoryCluster
 
 KILLED = {"phase": "Failed", "started": True, "exit_code": 137}
@@ -158,6 +166,46 @@ def test_no_restart_begins_after_the_execution_timeout(task: Any) -> None:
     with pytest.raises(AirflowException, match="EvictionByEvictionAPI"):
         run(operator)
     assert len(story.launched) == 1
+
+
+def test_no_restart_begins_after_the_execution_timeout_has_passed_in_the_pause(task: Any) -> None:
+    operator, story = task(deferrable=True)
+    before = running_gang(deadline=time.time() - 1)
+    with pytest.raises(AirflowException, match="execution_timeout passed before restart 1 could begin"):
+        operator.relaunch(context(), {"running": to_json(before), "restarts": {"infra": 1}})
+    assert not story.cluster.requests
+
+
+def test_a_gang_that_the_triggerer_cannot_reach_is_ended_by_its_task(
+    task: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, story = task((1, {"phase": "Running", "started": True}), deferrable=True)
+    away = SimpleNamespace(connected=_not_connected)
+    monkeypatch.setattr(GangTrigger, "_cluster", lambda *_: away)
+    with pytest.raises(AirflowFailException, match="no such connection"):
+        run(operator)
+    assert story.launched
+    assert not story.cluster.living
+
+
+@asynccontextmanager
+async def _not_connected() -> AsyncIterator[None]:
+    raise InvalidSpec("no such connection")
+    yield
+
+
+@pytest.mark.parametrize("refusal", [NotPermitted("no right to create"), StorageUnavailable("no answer")])
+def test_storage_that_takes_no_record_is_no_reason_to_lose_a_training(
+    refusal: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise refusal
+
+    for request in ("read", "contents", "create"):
+        monkeypatch.setattr(CloudStorage, request, refuse)
+    operator = DistributedTrainingOperator(task_id="train", training={}, run_directory="gs://bucket/run")
+    failed = FailedAttempt(error="worker 1 was evicted", retryable=True, kind=FailureClass.INFRA)
+    assert operator.attempt_failed(context(), running_gang(), failed) == "it goes on from the newest backup"
 
 
 def test_a_wrong_policy_is_refused_before_anything_is_created(task: Any) -> None:

@@ -163,6 +163,22 @@ async def test_a_gang_that_vanished_while_nobody_watched_has_failed() -> None:
         await supervise(running, cluster, TickingClock())
 
 
+@pytest.mark.parametrize(
+    ("clean_up", "created"),
+    [
+        pytest.param("delete", 2, id="what stands was not told yet"),
+        pytest.param("keep", 4, id="what stands may be from long ago"),
+    ],
+)
+async def test_pods_that_are_kept_are_no_success_of_a_task_that_is_cleared(clean_up: str, created: int) -> None:
+    cluster, clock = MemoryCluster(), TickingClock()
+    await launch(plan(clean_up=clean_up), cluster, clock)
+    cluster.change(0, **DONE)
+    cluster.change(1, **DONE)
+    await launch(plan(clean_up=clean_up), cluster, clock)
+    assert cluster.requests["create_pod"] == created
+
+
 async def test_a_new_try_takes_over_a_gang_that_is_whole_and_well() -> None:
     cluster, clock = MemoryCluster(), TickingClock()
     before = await launch(plan(), cluster, clock)

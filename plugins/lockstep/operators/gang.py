@@ -16,7 +16,7 @@ from lockstep.airflow_errors import airflow_error, told_to_airflow
 from lockstep.airflow_state import is_running
 from lockstep.deployment import chosen_queue, chosen_scheduling, deployment, required
 from lockstep.endable_work import EndableWork, ToldToStop
-from lockstep.errors import GangEnded, LockstepError, TaskStopped
+from lockstep.errors import GangEnded, GangTimedOut, LockstepError, TaskStopped
 from lockstep.failed_attempt import FailedAttempt
 from lockstep.links import RunDirectoryLink
 from lockstep.loopback_ports import free_loopback_ports
@@ -184,7 +184,10 @@ class GangOperator(BaseOperator):
             if "failed" not in event:
                 self.log.info("Every worker has returned 0 (pods %s)", ", ".join(event["uids"]))
                 return self._concluded(context, running)
-            more = self._restart(parse(FailedAttempt, event["failed"], what="event"), running, restarts, context)
+            failed = parse(FailedAttempt, event["failed"], what="event")
+            if failed.kind is None:  # it may be the cluster that the triggerer could not reach
+                self._end_what_runs(running)
+            more = self._restart(failed, running, restarts, context)
             moment = time.time() + backoff_s(self._policy(), more)
             pause = PauseTrigger(moment, {"running": event["running"], "restarts": to_json(more)})
             return self.defer(trigger=pause, method_name=self.relaunch.__name__)
@@ -193,6 +196,10 @@ class GangOperator(BaseOperator):
         """Called by Airflow when the pause before a restart is over."""
         before, restarts = _told(event)
         with told_to_airflow():
+            if _is_over(before.deadline, within_s=0):
+                raise GangTimedOut(
+                    f"{before.gang}: execution_timeout passed before restart {restarts.total} could begin"
+                )
             plan = replan(self.plan(context), before.attempt + 1)
             return self._see_through(plan, context, restarts, before.deadline)
 
@@ -223,6 +230,12 @@ class GangOperator(BaseOperator):
         except GangEnded as ended:
             return FailedAttempt.of(ended)
         return None
+
+    def _end_what_runs(self, running: RunningGang) -> None:
+        try:
+            asyncio.run(self._end(running))
+        except LockstepError as away:
+            self.log.warning("The pods of %s may still run: %s", running.gang, away)
 
     def _concluded(self, context: Context, running: RunningGang) -> Any:
         try:
@@ -315,6 +328,13 @@ class GangOperator(BaseOperator):
         cluster = self._cluster(running.namespace)
         async with cluster.connected():
             await supervise(running, cluster, SystemClock())
+
+    async def _end(self, running: RunningGang) -> None:
+        from lockstep.supervisor import end
+
+        cluster = self._cluster(running.namespace)
+        async with cluster.connected():
+            await end(running, cluster)
 
     async def _leave(self, running: RunningGang) -> None:
         from lockstep.supervisor import leave

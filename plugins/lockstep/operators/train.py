@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep.airflow_errors import told_to_airflow
 from lockstep.attempt_record import AttemptRecord
 from lockstep.cloud_storage import CloudStorage
-from lockstep.errors import InvalidSpec, StorageUnavailable
+from lockstep.errors import InvalidSpec, LockstepError
 from lockstep.gs_url import GsUrl
 from lockstep.operators.gang import GangOperator
 from lockstep.parsing import parse
@@ -90,10 +90,10 @@ class DistributedTrainingOperator(GangOperator):
         return RunDirectory.at(self.run_url(context)).next_attempt()
 
     def attempt_failed(self, context: Context, running: RunningGang, failed: FailedAttempt) -> str:
-        """Kept in the run directory; storage that is away at this moment is no reason to lose a training."""
+        """Kept in the run directory; where that cannot be done, the training goes on all the same."""
         try:
             return self._record(RunDirectory.at(self.run_url(context)), running, failed).cost
-        except StorageUnavailable as away:
+        except LockstepError as away:
             self.log.warning("What attempt %d came to is not recorded: %s", running.attempt, away)
             return "it goes on from the newest backup"
 
