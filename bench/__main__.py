@@ -31,7 +31,7 @@ def main() -> int:
 
 async def _measure_all(asked: argparse.Namespace, file: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as folder:
-        async with target(Path(folder), local=asked.local, pods=max(asked.sizes)) as place:
+        async with target(Path(folder), local=asked.local, pods=2 * max(*asked.sizes, asked.most_pods)) as place:
             for pods in asked.sizes:
                 for contender in asked.contenders:
                     figures = await _measure(place, contender, pods, asked)
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--contenders", type=_names, default=list(NAMES), help=f"some of {','.join(NAMES)} (all)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the pods run (60)")
     parser.add_argument("--failures", type=int, default=20, help="how many failures to time; 0 for none (20)")
-    parser.add_argument("--most-pods", type=int, default=1280, help="how many pods to launch for that at most (1280)")
+    parser.add_argument("--most-pods", type=int, default=1280, help="how many pods may run for that at once (1280)")
     parser.add_argument("--figures", type=Path, help="file to add the figures to; the table shows all that is in it")
     parser.add_argument("--only-print", action="store_true", help="measure nothing, print the table of --figures")
     parser.add_argument("--local", action="store_true", help="on the one-machine API, whose pods are processes")

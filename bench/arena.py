@@ -31,7 +31,6 @@ class GivenUp(Exception):
 class Launched:
     """`created_s` is from the order to the last pod that was stored."""
 
-    run: str
     triggers: list[Any]
     created_s: float
 
@@ -49,38 +48,28 @@ class Arena:
     def api(self) -> Api:
         return self.target.api
 
-    async def launch(self, pods: int) -> Launched:
-        """Have the contender create its pods; returns when all of them are there."""
-        run = uuid.uuid4().hex[:8]
-        work = {
+    async def launch(self, pods: int, *, copies: int = 1) -> Launched:
+        """Have the contender create its pods, so many times; returns when all of them are there."""
+        self.creator.ask(launch=[self._work(pods) for _ in range(copies)])
+        answer = await told(self.creator)
+        created_at = await self.board.until(lambda board: len(board.pods) >= pods * copies, PATIENCE_S)
+        created_s = max(created_at, answer["ended"]) - answer["began"]
+        return Launched(triggers=answer["triggers"], created_s=created_s)
+
+    def _work(self, pods: int) -> dict[str, Any]:
+        return {
             "pods": pods,
             "namespace": self.namespace,
-            "run": run,
+            "run": uuid.uuid4().hex[:8],
             "labels": {POOL: "pod"},
             "placement": self.target.placement,
         }
-        self.creator.ask(launch=work)
-        answer = await told(self.creator)
-        created_at = await self.board.until(lambda board: len(board.pods) >= pods, PATIENCE_S)
-        created_s = max(created_at, answer["ended"]) - answer["began"]
-        return Launched(run=run, triggers=answer["triggers"], created_s=created_s)
 
-    async def watch(self, launched: Launched, *, first: int = 0) -> None:
-        """Hand the triggers to the watcher, as numbers from `first` on."""
-        self.watcher.ask(watch=launched.triggers, **{"from": first})
+    async def watch(self, launched: Launched) -> None:
+        self.watcher.ask(watch=launched.triggers)
 
     async def all_run(self, pods: int) -> None:
         await self.board.until(lambda board: len(board.of_phase("Running")) >= pods, PATIENCE_S)
-
-    async def cleared(self) -> None:
-        """Delete whatever is left, and wait until it is gone."""
-        for path in (f"/apis/batch/v1/namespaces/{self.namespace}/jobs?propagationPolicy=Background", self._pods):
-            await self.api.ask("DELETE", path)
-        await self.board.until(lambda board: not board.pods, PATIENCE_S)
-
-    @property
-    def _pods(self) -> str:
-        return f"/api/v1/namespaces/{self.namespace}/pods?gracePeriodSeconds=0"
 
 
 async def told(process: MeasuredProcess, within_s: float = PATIENCE_S) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Work:
 
 
 class Contender(Protocol):
-    """One launch after the other; `finish` is of the last one."""
+    """One launch after the other; `finish` is of the last."""
 
     def launch(self, work: Work) -> Sequence[BaseTrigger]:
         """Create what runs, and return what the task is deferred to."""

@@ -40,7 +40,7 @@ def _obey(contender: Contender, order: dict[str, Any]) -> dict[str, Any]:
     if "finish" in order:
         contender.finish([deserialize(event) for event in order["finish"]])
         return {}
-    triggers = (trigger.serialize() for trigger in contender.launch(Work(**order["launch"])))
+    triggers = [trigger.serialize() for work in order["launch"] for trigger in contender.launch(Work(**work))]
     return {"triggers": [(path, serialize(arguments)) for path, arguments in triggers]}
 
 

@@ -28,7 +28,7 @@ TRIGGERS: dict[str, type[BaseTrigger]] = {
 async def watch(answers: TextIO) -> None:
     async with asyncio.TaskGroup() as running:
         async for order in orders():
-            for index, (path, arguments) in enumerate(order["watch"], order["from"]):
+            for index, (path, arguments) in enumerate(order["watch"]):
                 running.create_task(_run(index, _trigger(path, arguments), answers))
 
 

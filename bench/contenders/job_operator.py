@@ -13,6 +13,9 @@ from airflow.triggers.base import BaseTrigger
 
 from bench.contender import COMMAND, CONN_ID, IMAGE, Work, context, deferred_to
 
+LOOK_UPS = 100_000
+"""How often it may look for its pods at once, until all are there: its default, 3, is over before the first is."""
+
 
 class Contender:
     def launch(self, work: Work) -> Sequence[BaseTrigger]:
@@ -36,6 +39,7 @@ def _operator(work: Work) -> KubernetesJobOperator:
         completions=work.pods,
         parallelism=work.pods,
         backoff_limit=0,
+        discover_pods_retry_number=LOOK_UPS,
         wait_until_job_complete=True,
         deferrable=True,
         **work.pod_options,
