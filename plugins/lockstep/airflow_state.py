@@ -9,8 +9,13 @@ from lockstep.names import GangId
 log = logging.getLogger(__name__)
 
 
-def is_running(gang: GangId) -> bool:
-    """Whether its task instance still runs, for all that Airflow knows; not where Airflow cannot be asked."""
+GOES_ON = frozenset({"running", "deferred", "up_for_retry", "scheduled", "queued"})
+"""In all but the first, Airflow has given the asking process up, and the next try looks after the gang, or will. One
+that a person clears while it runs is `restarting`."""
+
+
+def goes_on(gang: GangId) -> bool:
+    """Whether its task instance is to go on, for all that Airflow knows; not where Airflow cannot be asked."""
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     try:
@@ -20,4 +25,4 @@ def is_running(gang: GangId) -> bool:
     except Exception as failure:
         log.warning("Airflow could not be asked for the state of %s: %s", gang, failure)
         return False
-    return "running" in states.get(gang.run_id, {}).values()
+    return not GOES_ON.isdisjoint(states.get(gang.run_id, {}).values())

@@ -17,7 +17,8 @@ from kubernetes.client import CoreV1Api
 from kubernetes.config import new_client_from_config
 from kubernetes.watch import Watch
 
-from lockstep.names import gang_selector
+from lockstep.airflow_state import goes_on
+from lockstep.names import GangId, gang_selector
 from lockstep.operators.gang import GangOperator, gang_of
 from lockstep.training_spec import TrainingSpec
 from tests.airflow.kubernetes_connection import connect
@@ -122,6 +123,25 @@ def test_an_airflow_worker_that_is_shut_down_leaves_the_gang_to_the_next_try(
     assert set(deferred.value.trigger.running["uids"]) == before
     next_try.on_kill()
     assert left_of_the_gang(core) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        pytest.param("running", True, id="an Airflow worker is shut down"),
+        pytest.param("up_for_retry", True, id="Airflow heard nothing of the process for long"),
+        pytest.param("deferred", True, id="the next try has taken the gang over"),
+        pytest.param("restarting", False, id="a person cleared the task"),
+        pytest.param("failed", False, id="a person ended the task"),
+        pytest.param("success", False, id="a person called it done"),
+    ],
+)
+def test_who_is_told_to_stop_leaves_the_gang_where_the_task_goes_on(
+    state: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = staticmethod(lambda **_: {"manual__1": {"gang": state}})
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", answers)
+    assert goes_on(GangId(dag_id="dag", run_id="manual__1", task_id="gang")) is expected
 
 
 def test_an_event_loop_that_is_broken_off_takes_the_gang_along(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from airflow.sdk import BaseOperator
 
 from lockstep.airflow_errors import airflow_error, told_to_airflow
-from lockstep.airflow_state import is_running
+from lockstep.airflow_state import goes_on
 from lockstep.deployment import chosen_queue, chosen_scheduling, deployment, required
 from lockstep.endable_work import EndableWork, ToldToStop
 from lockstep.errors import GangEnded, GangTimedOut, LockstepError, TaskStopped
@@ -283,10 +283,13 @@ class GangOperator(BaseOperator):
             raise
 
     def _stopped(self, plan: GangPlan) -> TaskStopped:
-        """A person who ends the task ends the gang; who shuts an Airflow worker down leaves it to the next try."""
-        if self._another_try and is_running(plan.gang):
+        """A person who ends the task ends the gang; who shuts an Airflow worker down leaves it to the next try.
+
+        So does Airflow where it has lost the process and given the task to another.
+        """
+        if self._another_try and goes_on(plan.gang):
             return TaskStopped(
-                f"{plan.gang}: this Airflow worker is shut down; the pods go on, for the next try to take over"
+                f"{plan.gang}: this process is to stop, the task is not; the pods go on, for the next try to take over"
             )
         asyncio.run(self._kill(plan))
         return TaskStopped(f"{plan.gang}: Airflow told the task to stop, and its pods were ended with it")
