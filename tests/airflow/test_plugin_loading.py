@@ -69,7 +69,7 @@ def test_only_the_plugin_file_is_executed(syntax: str, tmp_path: Path) -> None:
 
 
 def test_without_the_ignore_file_the_package_would_be_executed_file_by_file(tmp_path: Path) -> None:
-    """So that the claim above can fail. Files that run when they are executed stay out: one would end Airflow's process."""
+    """So that the claim above can fail. Files that run when executed stay out: one would end Airflow's process."""
     folder = tmp_path / "plugins"
     shutil.copytree(
         PLUGINS, folder, ignore=shutil.ignore_patterns(".airflowignore", "local", "__main__.py", "__pycache__")
