@@ -23,6 +23,9 @@ class EndableWork:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` returns. Raises ToldToStop if `stop` was called meanwhile, or before."""
+        if self._told_to_stop:
+            work.close()
+            raise ToldToStop
         with suppress(asyncio.CancelledError):
             outcome = asyncio.run(self._remembered(work))
             if not self._told_to_stop:

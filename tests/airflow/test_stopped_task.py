@@ -121,7 +121,14 @@ def test_an_airflow_worker_that_is_shut_down_leaves_the_gang_to_the_next_try(
     with pytest.raises(TaskDeferred) as deferred:
         next_try.run_gang(next_try.plan(CONTEXT), CONTEXT)
     assert set(deferred.value.trigger.running["uids"]) == before
-    next_try.on_kill()
+
+    next_try.on_kill()  # shut down before Airflow has taken the deferral
+    pods = core.list_namespaced_pod("default").items
+    assert {pod.metadata.uid for pod in pods if not pod.metadata.deletion_timestamp} == before
+    try:
+        raise AirflowTaskTimeout
+    except AirflowTaskTimeout:  # as Airflow's task runner calls it when the time is up
+        next_try.on_kill()
     assert left_of_the_gang(core) == []
 
 

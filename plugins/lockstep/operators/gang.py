@@ -6,11 +6,14 @@ A subclass says which gang (`spec`; `execute` calls `run_gang`) and what its suc
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from lockstep.airflow_errors import airflow_error, told_to_airflow
 from lockstep.airflow_state import goes_on
@@ -26,6 +29,8 @@ from lockstep.pod_plan import plan_gang, replan
 from lockstep.restart_policy import RestartPolicy, Restarts, backoff_s, next_restart
 from lockstep.run_directory import run_url
 from lockstep.running_gang import RunningGang
+from lockstep.supervisor import end, launch, leave, supervise
+from lockstep.system_clock import SystemClock
 from lockstep.training_spec import TrainingSpec
 from lockstep.triggers.pause import PauseTrigger
 from lockstep.worker_pod import checked_pod_options
@@ -264,7 +269,10 @@ class GangOperator(BaseOperator):
 
         On SIGTERM that is in a signal handler, in the midst of whatever runs: running work is only asked to end.
         """
-        if not self._work.stop() and self._running_plan is not None:
+        if self._work.stop() or self._running_plan is None:
+            return
+        timed_out = isinstance(sys.exception(), AirflowTaskTimeout)  # Airflow calls this while it handles one, too
+        if timed_out or not self._left_to_next_try(self._running_plan):
             asyncio.run(self._kill(self._running_plan))
 
     def _run(self, work: Coroutine[Any, Any, T], plan: GangPlan) -> T:
@@ -287,12 +295,15 @@ class GangOperator(BaseOperator):
 
         So does Airflow where it has lost the process and given the task to another.
         """
-        if self._another_try and goes_on(plan.gang):
+        if self._left_to_next_try(plan):
             return TaskStopped(
                 f"{plan.gang}: this process is to stop, the task is not; the pods go on, for the next try to take over"
             )
         asyncio.run(self._kill(plan))
         return TaskStopped(f"{plan.gang}: Airflow told the task to stop, and its pods were ended with it")
+
+    def _left_to_next_try(self, plan: GangPlan) -> bool:
+        return self._another_try and goes_on(plan.gang)
 
     def _spec(self, context: Context, **asked: Any) -> TrainingSpec:
         """`asked` of the gang, in pods as they were given to this operator."""
@@ -317,40 +328,31 @@ class GangOperator(BaseOperator):
         return parse(TrainingSpec, {key: value for key, value in given.items() if value is not None}, what=self.task_id)
 
     async def _launch(self, plan: GangPlan, deadline: float | None, again: bool) -> RunningGang:
-        from lockstep.supervisor import launch
-        from lockstep.system_clock import SystemClock
-
-        cluster = self._cluster(plan.spec.namespace)
-        async with cluster.connected():
+        async with self._connected(plan.spec.namespace) as cluster:
             return await launch(plan, cluster, SystemClock(), deadline, again=again)
 
     async def _supervise(self, running: RunningGang) -> None:
-        from lockstep.supervisor import supervise
-        from lockstep.system_clock import SystemClock
-
-        cluster = self._cluster(running.namespace)
-        async with cluster.connected():
+        async with self._connected(running.namespace) as cluster:
             await supervise(running, cluster, SystemClock())
 
     async def _end(self, running: RunningGang) -> None:
-        from lockstep.supervisor import end
-
-        cluster = self._cluster(running.namespace)
-        async with cluster.connected():
+        async with self._connected(running.namespace) as cluster:
             await end(running, cluster)
 
     async def _leave(self, running: RunningGang) -> None:
-        from lockstep.supervisor import leave
-
-        cluster = self._cluster(running.namespace)
-        async with cluster.connected():
+        async with self._connected(running.namespace) as cluster:
             await leave(running, cluster)
 
     async def _kill(self, plan: GangPlan) -> None:
-        cluster = self._cluster(plan.spec.namespace)
-        async with cluster.connected():
+        async with self._connected(plan.spec.namespace) as cluster:
             await cluster.delete(plan.gang, plan.spec.timeouts.grace_s)
         self.log.info("The task was told to stop; the pods of %s are being deleted", plan.gang)
+
+    @asynccontextmanager
+    async def _connected(self, namespace: str) -> AsyncIterator[KubernetesCluster]:
+        cluster = self._cluster(namespace)
+        async with cluster.connected():
+            yield cluster
 
     def _cluster(self, namespace: str) -> KubernetesCluster:
         from lockstep.kubernetes_cluster import KubernetesCluster
