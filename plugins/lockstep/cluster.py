@@ -19,14 +19,18 @@ from lockstep.pod_snapshot import PodSnapshot
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of a container's log; `at` is the time stamp that Kubernetes put on it (RFC 3339, nanoseconds)."""
+    """One line of a container's log; `at` is the time stamp that Kubernetes put on it (RFC 3339, nanoseconds).
+
+    It is the `nth`, from 1, of those that bear this stamp: some runtimes give one to all that they read at once.
+    """
 
     at: str
     text: str
+    nth: int = 1
 
     def after(self, other: LogLine) -> bool:
         """Whether this line was written later; fractions of a second may have fewer digits where they end in zeros."""
-        return self.at.rstrip("Z") > other.at.rstrip("Z")
+        return (self.at.rstrip("Z"), self.nth) > (other.at.rstrip("Z"), other.nth)
 
 
 class Cluster(Protocol):

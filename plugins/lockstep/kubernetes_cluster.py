@@ -51,6 +51,8 @@ SILENCE_S = 150.0
 """A watch without a word for this long is taken for dead: API servers send a bookmark about once a minute."""
 LOG_SILENCE_S = 300.0
 """A log without a word for this long is asked for anew: what lies between forgets idle connections without a word."""
+LOG_CHUNK_BYTES = 16 * 1024
+"""How much of a log is in hand at once; more waits in its connection, which holds its sender back."""
 REWATCH_PAUSE_S = 0.5
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 LEFTOVER_S = 30.0
@@ -165,7 +167,7 @@ class KubernetesCluster:
             _request_timeout=(RETRY_FOR_S, LOG_SILENCE_S),
         )
         try:
-            async for line in log_lines(response.content.iter_any()):
+            async for line in log_lines(response.content.iter_chunked(LOG_CHUNK_BYTES)):
                 if since is None or line.after(since):
                     yield line
         except (aiohttp.ClientError, TimeoutError) as cut:

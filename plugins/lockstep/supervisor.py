@@ -190,11 +190,11 @@ async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
                     logs.start(watched.view)
                     await watched.look(clock, within_s)
                 case Finish() as finish:
-                    await logs.drain(watched.view)
+                    await logs.drain(watched.view, whole=True)
                     log.info("All %d workers of %s have succeeded", len(finish.uids), running.gang)
                     return finish
                 case Fail() as failed:
-                    await logs.drain(watched.view)
+                    await logs.drain(watched.view, whole=False)
                     raise await _explained(failed, watched.view, cluster)
                 case Abort(why=why, kind=kind):
                     raise GangTimedOut(f"{running.gang}: {why}{await _warned(running, cluster)}", kind=kind)

@@ -42,13 +42,16 @@ class Fault:
     """What happens to one call. Where nothing is said, it is passed on and answered.
 
     `refuse` is a status answered in place of the API; with `lose_answer` the call is passed on, and the connection then
-    closed without a word; an answer is broken off after `cut_after_s`.
+    closed without a word; an answer is broken off after `cut_after_s` or `cut_after_bytes`, or ends about there, with a
+    line, as if it were whole (`politely`).
     """
 
     wait_s: float = 0.0
     refuse: int | None = None
     lose_answer: bool = False
     cut_after_s: float | None = None
+    cut_after_bytes: int | None = None
+    politely: bool = False
 
 
 WELL = Fault()
@@ -207,11 +210,8 @@ class UnreliableApi:
         async with self._session.get(request.rel_url, headers=self._headers(request)) as answer:
             response = web.StreamResponse(status=answer.status, headers=_end_to_end(answer))
             await response.prepare(request)
-            try:
-                async with asyncio.timeout(fault.cut_after_s):
-                    async for chunk in answer.content.iter_any():
-                        await response.write(chunk)
-            except (TimeoutError, aiohttp.ClientError):
+            whole = await _passed_on(answer, response, fault)
+            if not (whole or fault.politely):
                 _break(request.transport)
             if fault.lose_answer:
                 _break(request.transport)
@@ -260,6 +260,24 @@ class _Upstream:
         cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         return cls(cluster["server"], user["token"], ssl.create_default_context(cadata=authority))
+
+
+async def _passed_on(answer: aiohttp.ClientResponse, response: web.StreamResponse, fault: Fault) -> bool:
+    """Whether it came to its end."""
+    left = fault.cut_after_bytes
+    try:
+        async with asyncio.timeout(fault.cut_after_s):
+            async for chunk in answer.content.iter_any():
+                if left is None or left >= len(chunk):
+                    await response.write(chunk)
+                    left = None if left is None else left - len(chunk)
+                else:
+                    end = chunk.find(b"\n", left) + 1 if fault.politely else left
+                    await response.write(chunk[:end])
+                    return False
+    except (TimeoutError, aiohttp.ClientError):
+        return False
+    return True
 
 
 def _end_to_end(answer: aiohttp.ClientResponse) -> dict[str, str]:
