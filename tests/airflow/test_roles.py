@@ -12,6 +12,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from kubernetes.client import CoreV1Api
 from kubernetes.config import new_client_from_config
 
+from lockstep.names import gang_selector
+from lockstep.operators.gang import gang_of
 from lockstep.operators.train import DistributedTrainingOperator
 from tests.airflow.kubernetes_connection import connect
 from tests.airflow.task_context import task_context
@@ -54,8 +56,8 @@ def training(roles: dict[str, Any], **arguments: Any) -> ForeignTraining:
 
 
 def pods(core: CoreV1Api) -> list[str]:
-    """Role and phase of the pods that are there."""
-    found = core.list_namespaced_pod("default").items
+    """Role and phase of the gang's pods that are there."""
+    found = core.list_namespaced_pod("default", label_selector=gang_selector(gang_of(CONTEXT))).items
     return sorted(f"{pod.metadata.labels['lockstep/role']} {pod.status.phase}" for pod in found)
 
 
