@@ -6,6 +6,7 @@ PY := $(VENV)/bin/python
 LOCAL := $(PY) -m lockstep.local
 STAMP := $(VENV)/.installed
 
+SHELL := bash
 export PYTHONPATH := plugins:.
 
 .DEFAULT_GOAL := help
@@ -21,7 +22,7 @@ $(STAMP): requirements.txt constraints.txt
 	@echo "Setting up $(VENV) (once; about 3 GB)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check uv==0.13.9
-	@$(VENV)/bin/uv pip install --python $(PY) -r requirements.txt -c constraints.txt
+	@set -o pipefail; $(VENV)/bin/uv pip install --python $(PY) -r requirements.txt -c constraints.txt 2>&1 | sed '/^ [-+~] /d'
 	@touch $@
 
 demo: setup  ## train, validate and register a model on two workers, on this machine
@@ -34,7 +35,7 @@ down: setup  ## end the one-machine stack, whatever state it is in
 	@$(LOCAL) down
 
 status: setup  ## what of the stack runs, and where
-	@$(LOCAL) status
+	@$(LOCAL) status || test $$? -eq 3  # 3: nothing runs, which is an answer too
 
 test: setup  ## all tests that need no cluster
 	@$(PY) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder $(ARGS)

@@ -76,7 +76,8 @@ with DAG(
             type=["null", "string"],
             pattern="^gs://.+",
             title="Data set",
-            description_md="`gs://` folder of the TFRecord files; empty: `datasets/digits` under the run root.",
+            description_md="`gs://` folder where the digits are written, as TFRecord files, and then read; "
+            "empty: `datasets/digits` under the run root.",
         ),
         "max_infra_restarts": Param(
             3,
@@ -100,7 +101,9 @@ with DAG(
         "seed": Param(0, type="integer", minimum=0, title="Seed"),
     },
 ) as dag:
-    preflight = PreflightOperator(task_id="preflight", model_name="{{ params.model_name }}", alias="{{ params.alias }}")
+    preflight = PreflightOperator(
+        task_id="preflight", model_name="{{ params.model_name }}", alias="{{ params.alias }}", writes_to=[DATASET]
+    )
 
     prepare_shards = KubernetesPodOperator(
         task_id="prepare_shards",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ from trainer.pulse import Pulse
 from trainer.scaling import ScalingPlan
 from trainer.step_plan import steps_of_next_call
 from trainer.training_state import TrainingState
+
+RECENT_CALLS = 20
 
 
 class Loop:
@@ -49,6 +52,7 @@ class Loop:
         self._boundaries = (plan.steps_per_epoch, backup_every_steps)
         self._wants_stop = wants_stop
         self._seconds_per_step = 0.0
+        self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT_CALLS)
         self._loss: float | None = None
 
     def run(self) -> float:
@@ -76,6 +80,7 @@ class Loop:
             outcome = self._learner.run_steps(self._train_batches, count, self._wants_stop())
         self._state.advance(count, outcome.sums)
         self._seconds_per_step = outcome.seconds_per_step
+        self._recent.append((count, count * outcome.seconds_per_step))
         self._loss = outcome.sums["loss"] / (count * self._plan.global_batch_size)
         if not math.isfinite(self._loss):
             raise NonFinite(
@@ -120,5 +125,10 @@ class Loop:
             epochs=self._plan.epochs,
             steps_per_epoch=self._plan.steps_per_epoch,
             loss=self._loss,
-            steps_per_s=1 / self._seconds_per_step if self._seconds_per_step else 0.0,
+            steps_per_s=self._steps_per_s(),
         )
+
+    def _steps_per_s(self) -> float:
+        """Over the last calls of TensorFlow: one alone says little of the time that is left."""
+        seconds = sum(seconds for _, seconds in self._recent)
+        return sum(count for count, _ in self._recent) / seconds if seconds else 0.0

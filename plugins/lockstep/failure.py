@@ -47,7 +47,7 @@ class WorkerFailure:
     def __str__(self) -> str:
         where = f" on {self.node}" if self.node else ""
         at_step = f" at step {self.step}" if self.step is not None else ""
-        return f"{self.title}{where} ({self.pod}): {self.what}{at_step}"
+        return f"{self.title}{where} ({self.pod}, {self.kind}): {self.what}{at_step}"
 
 
 def vanished(pod: PodSnapshot) -> WorkerFailure:

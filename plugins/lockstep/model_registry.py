@@ -57,6 +57,13 @@ class Registration:
             check_alias(self.alias)
 
     @property
+    def run_name(self) -> str | None:
+        """Of the MLflow run: which run of which DAG it came from."""
+        return (
+            " ".join(self.lineage[key] for key in ("lockstep.dag_id", "lockstep.run_id") if key in self.lineage) or None
+        )
+
+    @property
     def tags(self) -> dict[str, str]:
         """Lineage, and by which digest and model name this registration is found again."""
         return {**self.lineage, TAG_DIGEST: self.digest, TAG_MODEL: self.name}
@@ -149,7 +156,7 @@ class ModelRegistry:
         self._ensure_model(registration.name)
         run_id = self._recorded_run(registration)
         created = self._client.create_model_version(
-            registration.name, registration.source, run_id=run_id, tags=registration.tags
+            registration.name, registration.source, run_id=run_id, tags=registration.tags, await_creation_for=0
         )
         return self._settle(created, registration)
 
@@ -179,7 +186,9 @@ class ModelRegistry:
     def _record(self, experiment_id: str, registration: Registration) -> str:
         from mlflow.entities import Metric, Param
 
-        run_id: str = self._client.create_run(experiment_id, tags=registration.tags).info.run_id
+        run_id: str = self._client.create_run(
+            experiment_id, tags=registration.tags, run_name=registration.run_name
+        ).info.run_id
         now_ms = int(time.time() * 1000)
         self._client.log_batch(
             run_id,

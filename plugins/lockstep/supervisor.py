@@ -55,7 +55,7 @@ async def launch(
     except Exception as failure:
         await _note_failures(failure, cluster.delete(plan.gang, FAILED_GRACE_S))
         raise
-    log.info("Launched %s: %d pods, owned by Service %s", plan.gang, len(pods), plan.service)
+    log.info("Launched %s, owned by Service %s; pods: %d", plan.gang, plan.service, len(pods))
     return _running(plan, pods, launched_at=clock.now(), deadline=deadline)
 
 
@@ -191,7 +191,7 @@ async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
                     await watched.look(clock, within_s)
                 case Finish() as finish:
                     await logs.drain(watched.view, whole=True)
-                    log.info("All %d workers of %s have succeeded", len(finish.uids), running.gang)
+                    log.info("Every worker of %s has succeeded: %d", running.gang, len(finish.uids))
                     return finish
                 case Fail() as failed:
                     await logs.drain(watched.view, whole=False)
@@ -203,7 +203,7 @@ async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
 async def _explained(failed: Fail, view: GangView, cluster: Cluster) -> LockstepError:
     """The error that ends the task: one line; what else is known goes into the log."""
     for failure in failed.failures:
-        log.info("Failed (%s): %s", failure.kind, failure)
+        log.warning("Failed: %s", failure)
     if failed.cause.traceback:
         log.info("Traceback of %s:\n%s", failed.cause.title, failed.cause.traceback)
     elif tail := await cluster.tail(view.pods[failed.cause.rank].name, TAIL_LINES):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from lockstep.pod_plan import GangPlan, WorkerPod
 
 CONTAINER = "worker"
+_QUIET = "lockstep.worker_pod"
+# Airflow puts its own prefix before the name. The operator writes a line for every pod that it describes.
+logging.getLogger(f"airflow.task.operators.{_QUIET}").setLevel(logging.WARNING)
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 """Istio's proxy breaks TensorFlow's gRPC (tensorflow#43838). Istio reads the label; older ones read the annotation."""
 
@@ -95,6 +99,7 @@ def worker_operator(plan: GangPlan, worker: WorkerPod) -> KubernetesPodOperator:
     options = {"automount_service_account_token": False} | RESTRICTED | checked_pod_options(shape.pod_options)
     return KubernetesPodOperator(
         task_id=worker.name,
+        logger_name=_QUIET,
         name=worker.name,
         namespace=spec.namespace,
         image=spec.image,

@@ -109,6 +109,12 @@ class MemoryCluster:
         """The pod of `rank` changes its status, and watchers are told."""
         self._set(replace(self._of(rank), **status))
 
+    def recreate(self, rank: int, **status: Any) -> None:
+        """Somebody deletes the pod of `rank` and makes another of its name."""
+        pod = self._of(rank)
+        self.vanish(rank)
+        self._set(replace(pod, **status))
+
     def vanish(self, rank: int) -> None:
         pod = self.living.pop(self._of(rank).name)
         for watcher in self._watchers:

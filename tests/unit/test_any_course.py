@@ -73,7 +73,7 @@ class Course:
             case "vanish", (rank,) if rank in there:
                 self.cluster.vanish(rank)
             case "replace", (rank,) if rank in there:
-                self.cluster.change(rank, uid="another", phase="Succeeded", started=True, exit_code=0)
+                self.cluster.recreate(rank, uid="another", phase="Succeeded", started=True, exit_code=0)
             case "all are done", _:
                 for rank in unended:
                     self.cluster.change(rank, phase="Succeeded", started=True, exit_code=0)

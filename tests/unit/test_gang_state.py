@@ -94,7 +94,7 @@ def test_a_pod_that_does_not_end_when_its_grace_has_is_given_up() -> None:
     decision = decide(gang, seen, now=LAUNCHED_AT + 30 + OVERDUE_S)
     assert isinstance(decision, Fail)
     assert (
-        str(decision.cause) == "worker 1 (w1): DeletionByTaintManager: its pod was to end and its node does not answer"
+        str(decision.cause) == "worker 1 (w1, infra): DeletionByTaintManager: its pod was to end and its node does not answer"
     )
 
 
@@ -103,7 +103,7 @@ def test_the_cause_is_told_in_one_line() -> None:
     seen = view(running(0), failed(1, exit_code=1, node="node-b", message=message))
     decision = decide(running_gang(), seen, now=LAUNCHED_AT)
     assert isinstance(decision, Fail)
-    assert str(decision.cause) == "worker 1 on node-b (w1): exit code 1: ValueError: no (in phase step) at step 812"
+    assert str(decision.cause) == "worker 1 on node-b (w1, user): exit code 1: ValueError: no (in phase step) at step 812"
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,8 @@ def airflow_environment(layout: StackLayout, ports: Mapping[str, int], keys: Air
             "AIRFLOW_CONN_KUBERNETES_DEFAULT": kubernetes_connection(layout),
             "MLFLOW_TRACKING_URI": mlflow_url(ports),
             "MLFLOW_DISABLE_TELEMETRY": "true",
+            # Airflow's own, and the first line of every task's log.
+            "PYTHONWARNINGS": "ignore:GitWildMatchPattern:DeprecationWarning",
         }
     )
 

@@ -224,7 +224,7 @@ class GangOperator(BaseOperator):
     def _defer(self, running: RunningGang, restarts: Restarts) -> Any:
         from lockstep.triggers.gang import gang_trigger
 
-        self.log.info("Waiting for %d workers in the triggerer", running.workers)
+        self.log.info("Waiting in the triggerer; pods: %d", running.workers)
         trigger = gang_trigger(running, restarts, self._conn_id())
         return self.defer(trigger=trigger, method_name=self.resume.__name__)
 

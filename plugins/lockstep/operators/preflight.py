@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -20,6 +21,7 @@ class PreflightOperator(BaseOperator):
     """Checks the run's parameters, the run root, the cluster and the registry. What is not given is the deployment's.
 
     :param run_root: gs://bucket/prefix under which runs write; a probe is written and deleted.
+    :param writes_to: further gs:// folders that the run writes to; each gets a probe, too.
     :param kubernetes_conn_id: Airflow connection to the cluster.
     :param namespace: where the pods will run; every right that a gang needs there is asked for.
     :param gang_scheduling: who will schedule the gang, if anyone (`lockstep.operators.gang.GangOperator`).
@@ -33,6 +35,7 @@ class PreflightOperator(BaseOperator):
 
     template_fields: Sequence[str] = (
         "run_root",
+        "writes_to",
         "kubernetes_conn_id",
         "namespace",
         "gang_scheduling",
@@ -47,6 +50,7 @@ class PreflightOperator(BaseOperator):
         self,
         *,
         run_root: str | None = None,
+        writes_to: Sequence[str] = (),
         kubernetes_conn_id: str | None = None,
         namespace: str | None = None,
         gang_scheduling: str | None = None,
@@ -58,6 +62,7 @@ class PreflightOperator(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.run_root = run_root
+        self.writes_to = writes_to
         self.kubernetes_conn_id = kubernetes_conn_id
         self.namespace = namespace
         self.gang_scheduling = gang_scheduling
@@ -70,6 +75,7 @@ class PreflightOperator(BaseOperator):
         checks: dict[str, Callable[[], None]] = {
             "parameters": lambda: _check_parameters(context),
             "run root": self._check_run_root,
+            **{str(folder): partial(_probe, str(folder), "writes_to") for folder in self.writes_to},
             "cluster": self._check_cluster,
         }
         if self.model_name is not None:
@@ -90,11 +96,7 @@ class PreflightOperator(BaseOperator):
                 self.log.info("%s: fine", name)
 
     def _check_run_root(self) -> None:
-        from lockstep.cloud_storage import CloudStorage
-        from lockstep.gs_url import GsUrl
-
-        run_root = required(self.run_root or deployment().run_root, "run_root")
-        CloudStorage().probe(GsUrl.parse(run_root, what="run_root"))
+        _probe(required(self.run_root or deployment().run_root, "run_root"), "run_root")
 
     def _check_cluster(self) -> None:
         from lockstep.kubernetes_access import check_access
@@ -119,6 +121,14 @@ class PreflightOperator(BaseOperator):
 
         tracking_uri = self.mlflow_tracking_uri or deployment().mlflow_tracking_uri
         ModelRegistry(required(tracking_uri, "mlflow_tracking_uri")).ping()
+
+
+def _probe(folder: str, what: str) -> None:
+    """Write, read and delete an object there."""
+    from lockstep.cloud_storage import CloudStorage
+    from lockstep.gs_url import GsUrl
+
+    CloudStorage().probe(GsUrl.parse(folder, what=what))
 
 
 def _check_parameters(context: Context) -> None:
