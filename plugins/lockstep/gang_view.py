@@ -36,9 +36,12 @@ class GangView:
 
 
 def launched_view(running: RunningGang, now: float) -> GangView:
-    """The view as its watch begins: every pod exists, none has been looked at yet."""
+    """The view as its watch begins: every pod exists, none has been looked at yet.
+
+    How long a queue has held the gang back before, nobody knows who begins to watch it now.
+    """
     return GangView(
-        startup_from=now,
+        startup_from=now if running.in_queue else running.launched_at,
         pods={
             rank: PodSnapshot(
                 name=running.pod(rank),

@@ -17,8 +17,7 @@ from lockstep.training_spec import CleanUp, Logs, Timeouts
 class RunningGang:
     """One attempt of `gang`, owned by the Service whose UID is `launch`. `uids` are its pods', by rank.
 
-    `launched_at` and `deadline` are seconds since the epoch.
-
+    `launched_at` and `deadline` are seconds since the epoch. `in_queue` tells that a queue may hold the pods back.
     `roles` are the pods', by rank, where not all are workers.
     `clean_up` says whose pods are deleted at the end (those that run always are), `logs` whose log is shown meanwhile.
     `deadline` is the end of Airflow's `execution_timeout`, which Airflow does not enforce while a task is deferred.
@@ -31,6 +30,7 @@ class RunningGang:
     uids: tuple[str, ...]
     timeouts: Timeouts
     launched_at: float
+    in_queue: bool = False
     clean_up: CleanUp = "delete"
     logs: Logs = "chief"
     roles: tuple[RoleName, ...] = ()

@@ -93,9 +93,7 @@ def test_a_pod_that_does_not_end_when_its_grace_has_is_given_up() -> None:
     assert decide(gang, seen, now=LAUNCHED_AT) == KeepWaiting(within_s=30 + OVERDUE_S)
     decision = decide(gang, seen, now=LAUNCHED_AT + 30 + OVERDUE_S)
     assert isinstance(decision, Fail)
-    assert (
-        str(decision.cause) == "worker 1 (w1, infra): DeletionByTaintManager: its pod was to end and its node does not answer"
-    )
+    assert str(decision.cause).startswith("worker 1 (w1, infra): DeletionByTaintManager: its pod was to end")
 
 
 def test_the_cause_is_told_in_one_line() -> None:
@@ -103,7 +101,8 @@ def test_the_cause_is_told_in_one_line() -> None:
     seen = view(running(0), failed(1, exit_code=1, node="node-b", message=message))
     decision = decide(running_gang(), seen, now=LAUNCHED_AT)
     assert isinstance(decision, Fail)
-    assert str(decision.cause) == "worker 1 on node-b (w1, user): exit code 1: ValueError: no (in phase step) at step 812"
+    told = "worker 1 on node-b (w1, user): exit code 1: ValueError: no (in phase step) at step 812"
+    assert str(decision.cause) == told
 
 
 @pytest.mark.parametrize(
@@ -131,13 +130,21 @@ def test_a_limit_that_passes_aborts_and_says_what_each_worker_waited_for(
 def test_time_in_a_queue_is_no_start_up_time() -> None:
     """The start-up clock starts when the gates are lifted, whoever watches then."""
     gang = running_gang(timeouts={"startup_s": 60})
-    queued = observe(launched_view(gang, LAUNCHED_AT), PodSeen(QUEUED), now=LAUNCHED_AT + 3_000)
+    queued = observe(launched_view(gang, now=LAUNCHED_AT), PodSeen(QUEUED), now=LAUNCHED_AT + 3_000)
     assert decide(gang, queued, now=LAUNCHED_AT + 3_000) == KeepWaiting(within_s=Timeouts().queue_s - 3_000)
     admitted = observe(queued, PodSeen(pod(1)), now=LAUNCHED_AT + 3_010)
     assert decide(gang, admitted, now=LAUNCHED_AT + 3_010) == KeepWaiting(within_s=50.0)
     late = decide(gang, admitted, now=LAUNCHED_AT + 3_060)
     assert isinstance(late, Abort)
     assert late.kind is FailureClass.INFRA
+
+
+@pytest.mark.parametrize(("in_queue", "left_s"), [(False, 20.0), (True, 60.0)])
+def test_a_triggerer_that_is_restarted_gives_no_more_time_to_start(in_queue: bool, left_s: float) -> None:
+    """Unless a queue may have held the gang back meanwhile."""
+    gang = running_gang(timeouts={"startup_s": 60}, in_queue=in_queue)
+    later = LAUNCHED_AT + 40
+    assert decide(gang, launched_view(gang, later), now=later) == KeepWaiting(within_s=left_s)
 
 
 def test_the_startup_timeout_is_over_once_all_have_started() -> None:

@@ -99,7 +99,6 @@ async def test_pods_that_do_not_start_are_told_with_what_the_cluster_warns_of() 
     cluster, clock = MemoryCluster(), TickingClock()
     running = await launch(plan(timeouts={"startup_s": 1}), cluster, clock)
     cluster.warned = tuple(f"w{rank}: FailedMount: no\n  volume" for rank in range(5))
-    clock.seconds += 2
     watching = asyncio.create_task(supervise(running, cluster, clock))
     await asyncio.sleep(0)
     clock.seconds += 2

@@ -133,6 +133,7 @@ class GangOperator(BaseOperator):
         self.pod_options = pod_options
         self.deferrable = deferrable
         self._running_plan: GangPlan | None = None
+        self._launched: str | None = None
         self._another_try = False
         self._work = EndableWork()
 
@@ -211,8 +212,9 @@ class GangOperator(BaseOperator):
     def _see_through(self, plan: GangPlan, context: Context, restarts: Restarts, deadline: float | None) -> Any:
         self._another_try = context["ti"].try_number <= context["ti"].max_tries
         while True:
-            self._running_plan = plan
+            self._running_plan, self._launched = plan, None
             running = self._run(self._launch(plan, deadline, _launched_before(plan, context)), plan)
+            self._launched = running.launch
             if self.deferrable:
                 return self._defer(running, restarts)
             if (failed := self._watch_here(running, plan)) is None:
@@ -344,9 +346,14 @@ class GangOperator(BaseOperator):
             await leave(running, cluster)
 
     async def _kill(self, plan: GangPlan) -> None:
-        async with self._connected(plan.spec.namespace) as cluster:
-            await cluster.delete(plan.gang, plan.spec.timeouts.grace_s)
-        self.log.info("The task was told to stop; the pods of %s are being deleted", plan.gang)
+        """Only the launch of this process, once it is known; why the task ends is told by whoever calls."""
+        try:
+            async with self._connected(plan.spec.namespace) as cluster:
+                await cluster.delete(plan.gang, plan.spec.timeouts.grace_s, self._launched)
+        except LockstepError as failure:
+            self.log.error("The pods of %s could not be deleted: %s", plan.gang, failure)
+        else:
+            self.log.info("The task was told to stop; the pods of %s are being deleted", plan.gang)
 
     @asynccontextmanager
     async def _connected(self, namespace: str) -> AsyncIterator[KubernetesCluster]:
