@@ -19,8 +19,8 @@ PROJECT = Path(__file__).parents[2]
 HERE = Path(__file__).parent.relative_to(PROJECT)
 # The longest begin first; the first two wait most of their time, and for different nodes.
 LONGEST = (HERE / "test_bring_up.py", HERE / "test_failing_parts.py", Path("tests/contract/test_cluster_api.py"))
-# Two processes, each a file at a time: starting a pod is mostly waiting.
-IN_TWO = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
+# Three processes, each a file at a time: starting a pod is mostly waiting.
+AT_ONCE = ("--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder")
 
 
 def run_suites(arguments: Sequence[str]) -> int:
@@ -29,7 +29,7 @@ def run_suites(arguments: Sequence[str]) -> int:
     Uses the cluster that $KUBECONFIG names, with the image $LOCKSTEP_TEST_IMAGE; otherwise brings one up, with ours.
     """
     named = [argument for argument in arguments if Path(argument.partition("::")[0]).exists()]
-    chosen = () if named else (*IN_TWO, *map(str, _suites()))
+    chosen = () if named else (*AT_ONCE, *map(str, _suites()))
     command = [sys.executable, "-m", "pytest", "-p", "tests.cluster.node_sharing", *chosen, *arguments]
     cluster = _cluster()
     with tempfile.TemporaryDirectory() as locks:

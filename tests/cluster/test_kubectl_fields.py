@@ -7,6 +7,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,7 +135,9 @@ def _side(kubeconfig: Path, image: str, program: str) -> Iterator[Side]:
 def shown(request: pytest.FixtureRequest, local: Side, here: Side) -> tuple[Shown, Shown]:
     """A worker in the same state on both."""
     state = STATES[request.param]
-    return show(local, state), show(here, state)
+    with ThreadPoolExecutor() as both:
+        there, real = (both.submit(show, side, state) for side in (local, here))
+        return there.result(), real.result()
 
 
 def test_the_same_fields_are_there(shown: tuple[Shown, Shown]) -> None:
@@ -158,7 +161,9 @@ def test_the_table_has_the_same_columns_and_state(shown: tuple[Shown, Shown]) ->
 
 
 def test_a_watch_shows_the_same_states_one_after_the_other(local: Side, here: Side) -> None:
-    assert states_watched(local) == states_watched(here)
+    with ThreadPoolExecutor() as both:
+        watched, expected = both.map(states_watched, (local, here))
+    assert watched == expected
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

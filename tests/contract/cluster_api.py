@@ -6,6 +6,7 @@ Waiting is done by watching, so that a test ends as soon as what it waits for is
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from kubernetes.config import new_client_from_config
 from kubernetes.watch import Watch
 
 WAIT_S = 60
+BEHIND = 504  # "Too large resource version"
 PYTHON = ("python", "-uc")
 
 
@@ -91,7 +93,7 @@ class ClusterApi:
     def watch(self, name: str, **query: Any) -> Iterator[Any]:
         selector = f"metadata.name={name}"
         options = {"field_selector": selector, "timeout_seconds": WAIT_S, **query}
-        yield from Watch().stream(self.core.list_namespaced_pod, self.namespace, **options)
+        yield from _streamed(self.core.list_namespaced_pod, self.namespace, options)
 
     def logged(self, name: str, text: str) -> None:
         """Wait until the pod has printed `text`."""
@@ -109,10 +111,21 @@ class ClusterApi:
         """Wait for an event of that reason about an object of that name."""
         selector = f"involvedObject.name={about}"
         options = {"field_selector": selector, "timeout_seconds": WAIT_S}
-        for each in Watch().stream(self.core.list_namespaced_event, self.namespace, **options):
+        for each in _streamed(self.core.list_namespaced_event, self.namespace, options):
             if each["object"].reason == reason:
                 return each["object"]
         raise AssertionError(f"no event {reason} about {about}")
+
+
+def _streamed(listing: Any, namespace: str, options: dict[str, Any]) -> Iterator[Any]:
+    """The events of a watch; begun again where a busy server's cache is behind what it has stored itself."""
+    try:
+        yield from Watch().stream(listing, namespace, **options)
+    except ApiException as refusal:
+        if refusal.status != BEHIND:
+            raise
+        time.sleep(1)  # as the server asks for
+        yield from Watch().stream(listing, namespace, **options)
 
 
 @contextmanager
