@@ -26,6 +26,7 @@ APART = ("e2e", "trainer", "local")
 _MLFLOW_START_TIMEOUT_S = 120
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Folders that share servers stay in one process where `make test` spreads the tests over two."""
     for item in items:
