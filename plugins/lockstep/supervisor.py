@@ -151,18 +151,23 @@ async def _create_pods(plan: GangPlan, owner_uid: str, cluster: Cluster) -> list
     """The pods, once all is there that must be there before them."""
     for thing in plan.objects:
         await cluster.create_object(plan, thing, owner_uid)
-    at_once = asyncio.Semaphore(CREATE_AT_ONCE)
+    at_once, failures = asyncio.Semaphore(CREATE_AT_ONCE), list[Exception]()
 
-    async def create(worker: WorkerPod) -> PodSnapshot:
+    async def create(worker: WorkerPod) -> PodSnapshot | None:
         async with at_once:
-            return await cluster.create_pod(plan, worker, owner_uid)
+            if failures:
+                return None
+            try:
+                return await cluster.create_pod(plan, worker, owner_uid)
+            except Exception as failure:
+                failures.append(failure)
+                return None
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            creations = [group.create_task(create(worker)) for worker in plan.workers]
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [creation.result() for creation in creations]
+    # Those on their way are awaited, too: broken off, they could still come to be after the rest is removed.
+    created = await asyncio.gather(*map(create, plan.workers))
+    if failures:
+        raise failures[0]
+    return [pod for pod in created if pod is not None]
 
 
 @dataclass(kw_only=True, slots=True)

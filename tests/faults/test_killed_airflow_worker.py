@@ -11,8 +11,10 @@ import os
 import signal
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 import pytest
+import yaml
 from airflow.sdk.exceptions import TaskDeferred
 from kubernetes.client import CoreV1Api
 
@@ -26,6 +28,7 @@ from tests.faults.left_behind import uids
 from tests.faults.obedient_gang import DONE, ObedientGang
 from tests.faults.unreliable_api import WELL, Call, Fault, UnreliableApi
 from tests.faults.watched_gang import CLOCK
+from tests.local.kube.running_server import RunningServer
 
 WORKERS = 3
 WAIT_S = 60
@@ -122,6 +125,25 @@ def test_killed_before_the_defer(api: UnreliableApi, gang: ObedientGang, core: C
     assert list(running.uids) == before
     assert api.kinds()["create pods"] == WORKERS
     succeeds(running, gang)
+
+
+def test_what_a_deferral_stores_leads_nobody_into_the_cluster(
+    gang: ObedientGang, core: CoreV1Api, fault_server: RunningServer
+) -> None:
+    """The trigger's row names a connection, and holds neither token nor certificate (apache/airflow#34644)."""
+    with pytest.raises(TaskDeferred) as deferred:
+        run_try(gang, deferrable=True)
+    stored = repr((deferred.value.trigger.serialize(), deferred.value.kwargs))
+    kubeconfig = yaml.safe_load(fault_server.kubeconfig.read_text())
+    assert "kubernetes_default" in stored
+    assert not [word for word in secrets_in(kubeconfig) if word in stored]
+    succeeds(parse(RunningGang, deferred.value.trigger.running, what="trigger"), gang)  # type: ignore[attr-defined]
+
+
+def secrets_in(kubeconfig: dict[str, Any]) -> list[str]:
+    """And the words that would introduce them."""
+    cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
+    return [user["token"], cluster["certificate-authority-data"], cluster["server"], "token", "users", "certificate"]
 
 
 def test_killed_while_it_watches(api: UnreliableApi, gang: ObedientGang, core: CoreV1Api) -> None:

@@ -83,6 +83,7 @@ class UnreliableApi:
         self.faults: Faults = lambda call: WELL
         self.calls: list[Call] = []
         self.created: Counter[str] = Counter()
+        self._ended: Counter[str] = Counter()
         self._token = 1
         self._holds: list[Hold] = []
         self._upstream = _Upstream.of(behind)
@@ -109,7 +110,7 @@ class UnreliableApi:
     def forget(self) -> None:
         """Be well again, and count from the beginning."""
         self.faults = lambda call: WELL
-        self.calls, self.created = [], Counter()
+        self.calls, self.created, self._ended = [], Counter(), Counter()
 
     def kinds(self) -> Counter[str]:
         """How often what was asked for."""
@@ -189,6 +190,11 @@ class UnreliableApi:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         call = self._count(request)
+        answer = await self._answer(call, request)
+        self._ended[call.kind] += 1
+        return answer
+
+    async def _answer(self, call: Call, request: web.Request) -> web.StreamResponse:
         fault = self.faults(call)
         await asyncio.sleep(fault.wait_s)
         if await self._held(call, request, answered=False):
@@ -233,6 +239,8 @@ class UnreliableApi:
         """Whether the call was held; it then has no connection any more."""
         for hold in self._holds:
             if hold.answered == answered and hold.concerns(call):
+                while self._ended[call.kind] < hold.after:  # noqa: ASYNC110 - the others are on their way
+                    await asyncio.sleep(0.01)
                 hold.reached.set()
                 await asyncio.to_thread(hold.released.wait, WAIT_S)
                 _break(request.transport)

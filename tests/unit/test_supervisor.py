@@ -327,6 +327,26 @@ async def test_a_launch_that_fails_half_way_leaves_nothing() -> None:
     assert cluster.service is None
 
 
+async def test_a_creation_on_its_way_is_awaited_before_the_rest_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken off, its request could still make a pod after the clean-up."""
+    cluster, refused = MemoryCluster(), asyncio.Event()
+    create_pod = cluster.create_pod
+
+    async def create(plan: Any, worker: Any, owner_uid: str) -> Any:
+        if worker.rank > 0:
+            refused.set()
+            raise ClusterUnavailable("no answer")
+        await refused.wait()
+        await asyncio.sleep(0)
+        return await create_pod(plan, worker, owner_uid)
+
+    monkeypatch.setattr(cluster, "create_pod", create)
+    with pytest.raises(ClusterUnavailable, match="no answer"):
+        await launch(plan(), cluster, TickingClock())
+    assert cluster.requests["create_pod"] == 1
+    assert not cluster.living
+
+
 async def test_pods_of_a_lost_node_are_removed_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody there says that they have ended, and nothing may start in their place before they are gone."""
     monkeypatch.setattr(removal, "CLEAN_UP_TIMEOUT_S", 0.1 - supervisor.FAILED_GRACE_S)
