@@ -66,7 +66,6 @@ async def open_api(kubeconfig: Path) -> AsyncIterator[Api]:
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=rights, limit=0),
         headers={"Authorization": token} if token else None,
-        auto_decompress=True,
     )
     async with session:
         yield Api(access.host.rstrip("/"), session)

@@ -73,8 +73,11 @@ class Arena:
 
 
 async def told(process: MeasuredProcess, within_s: float = PATIENCE_S) -> dict[str, Any]:
-    """The next answer. Raises GivenUp if it says that something failed."""
-    answer = await process.answer(within_s)
+    """The next answer. Raises GivenUp if it says that something failed, or if there is none."""
+    try:
+        answer = await process.answer(within_s)
+    except TimeoutError:
+        raise GivenUp(f"no answer within {within_s:g} s") from None
     if "failed" in answer:
         raise GivenUp(answer["failed"])
     return answer

@@ -93,6 +93,7 @@ class CountingProxy:
             headers={name: value for name, value in request.headers.items() if name not in OF_THE_CONNECTION},
             data=await request.read(),
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+            auto_decompress=False,
             timeout=NO_TIMEOUT,
         ) as answer:
             response = web.StreamResponse(status=answer.status, headers=_passed(answer))
