@@ -26,12 +26,10 @@ APART = ("e2e", "trainer", "local")
 _MLFLOW_START_TIMEOUT_S = 120
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Folders that share servers stay in one process where `make test` spreads the tests over two."""
-    for item in items:
-        folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-        item.add_marker(pytest.mark.xdist_group(folder if folder in APART else "rest"))
+    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+    item.add_marker(pytest.mark.xdist_group(folder if folder in APART else "rest"))
 
 
 @pytest.fixture(scope="session")
