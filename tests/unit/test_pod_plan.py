@@ -8,7 +8,7 @@ from kubernetes.client import V1EnvFromSource, V1SecretEnvSource, V1Toleration
 
 from lockstep.errors import InvalidSpec
 from lockstep.pod_plan import plan_gang, spec_digest
-from lockstep.worker_pod import checked_pod_options, pod_manifest
+from lockstep.worker_pod import CONTAINER, checked_pod_options, pod_manifest
 from tests.unit.builders import GANG, spec
 
 
@@ -67,6 +67,14 @@ def test_a_pod_says_its_role_and_keeps_its_name() -> None:
         "evaluator 0",
     ]
     assert [pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] for pod in pods] == ["1", "1", "1", "1", "3"]
+
+
+def test_a_pod_has_one_container_so_that_none_outlives_the_worker() -> None:
+    """The sidecar with which KubernetesPodOperator fetches results cannot always be ended (apache/airflow#37298)."""
+    plan = plan_gang(spec(), GANG, attempt=1)
+    for worker in plan.workers:
+        (container,) = pod_manifest(plan, worker, "uid")["spec"]["containers"]
+        assert container["name"] == CONTAINER
 
 
 def test_a_launch_with_other_roles_is_another_launch() -> None:
