@@ -6,7 +6,8 @@ import argparse
 import asyncio
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,26 +35,23 @@ async def _measure_all(asked: argparse.Namespace, file: Path) -> None:
         async with target(Path(folder), local=asked.local, pods=2 * max(*asked.sizes, asked.most_pods)) as place:
             for pods in asked.sizes:
                 for contender in asked.contenders:
-                    figures = await _measure(place, contender, pods, asked)
-                    write_figures(file, figures)
-                    print(f"{NAMES[contender]}, {pods} pods: {figures.given_up or 'done'}", file=sys.stderr)
+                    async for figures in _measured(place, contender, pods, asked):
+                        write_figures(file, figures)
+                        print(f"{NAMES[contender]}, {pods} pods: {figures.given_up or 'done'}", file=sys.stderr)
 
 
-async def _measure(place: Target, contender: str, pods: int, asked: argparse.Namespace) -> Figures:
-    run, why = await _or_why(lambda: measure_run(place, contender, pods, asked.seconds))
-    notices, why_not = None, why
-    if asked.failures and run is not None:
-        notices, why_not = await _or_why(
-            lambda: measure_failures(place, contender, pods, asked.failures, asked.most_pods)
-        )
-    return Figures(
-        target=place.name,
-        contender=contender,
-        pods=pods,
-        run=run,
-        notices_s=tuple(notices or ()),
-        given_up=why or why_not,
-    )
+async def _measured(place: Target, contender: str, pods: int, asked: argparse.Namespace) -> AsyncIterator[Figures]:
+    """The run, and then the failures, for a contender that can do the run."""
+    figures = Figures(target=place.name, contender=contender, pods=pods)
+    if asked.seconds:
+        run, why = await _or_why(lambda: measure_run(place, contender, pods, asked.seconds))
+        yield replace(figures, run=run, given_up=why)
+        if why:
+            return
+    if asked.failures:
+        most = asked.most_pods
+        notices_s, why = await _or_why(lambda: measure_failures(place, contender, pods, asked.failures, most))
+        yield replace(figures, notices_s=tuple(notices_s or ()), given_up=why)
 
 
 async def _or_why(measure: Callable[[], Awaitable[Any]]) -> tuple[Any, str]:
@@ -68,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="What it costs to watch N pods.")
     parser.add_argument("--sizes", type=_numbers, default=[8, 64], help="how many pods, e.g. 8,64,256,1000 (8,64)")
     parser.add_argument("--contenders", type=_names, default=list(NAMES), help=f"some of {','.join(NAMES)} (all)")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long the pods run (60)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long the pods run; 0 for failures only (60)")
     parser.add_argument("--failures", type=int, default=20, help="how many failures to time; 0 for none (20)")
     parser.add_argument("--most-pods", type=int, default=1280, help="how many pods may run for that at once (1280)")
     parser.add_argument("--figures", type=Path, help="file to add the figures to; the table shows all that is in it")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +42,11 @@ class Figures:
     notices_s: tuple[float, ...] = ()
     given_up: str = ""
 
+    def with_later(self, later: Figures) -> Figures:
+        """The newer run, and all notices of failures."""
+        notices_s = self.notices_s + later.notices_s
+        return replace(later, run=later.run or self.run, notices_s=notices_s)
+
 
 def write_figures(file: Path, figures: Figures) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -49,11 +55,15 @@ def write_figures(file: Path, figures: Figures) -> None:
 
 
 def read_figures(file: Path) -> Sequence[Figures]:
-    """The newest of each contender and size."""
-    newest = {}
+    """One for each contender and size, of all that was measured."""
+    known: dict[tuple[str, str, int], Figures] = {}
     for line in file.read_text().splitlines():
-        given = json.loads(line)
-        run = RunFigures(**given.pop("run")) if given["run"] else given.pop("run")
-        figures = Figures(**given | {"run": run, "notices_s": tuple(given["notices_s"])})
-        newest[figures.target, figures.contender, figures.pods] = figures
-    return list(newest.values())
+        figures = _parsed(json.loads(line))
+        key = figures.target, figures.contender, figures.pods
+        known[key] = known[key].with_later(figures) if key in known else figures
+    return list(known.values())
+
+
+def _parsed(given: dict[str, Any]) -> Figures:
+    run = RunFigures(**given["run"]) if given["run"] else None
+    return Figures(**given | {"run": run, "notices_s": tuple(given["notices_s"])})
