@@ -47,25 +47,25 @@ class ObedientOperator(GangOperator):
         return "done"
 
 
-def context_of(gang: GangId) -> Any:
+def context_of(gang: GangId, *, try_number: int) -> Any:
     started = datetime.now(UTC)
     given = {"dag_id": gang.dag_id, "run_id": gang.run_id, "task_id": gang.task_id, "map_index": -1}
-    return {"ti": SimpleNamespace(**given, start_date=started, try_number=1, max_tries=1)}
+    return {"ti": SimpleNamespace(**given, start_date=started, try_number=try_number, max_tries=2)}
 
 
 def operator_of(gang: ObedientGang, *, deferrable: bool) -> ObedientOperator:
     return ObedientOperator(task_id="train", command=gang.command, deferrable=deferrable)
 
 
-def run_try(gang: ObedientGang, *, deferrable: bool) -> Any:
-    """As Airflow does in a worker's process: raises TaskDeferred, or what ends the task."""
-    operator, context = operator_of(gang, deferrable=deferrable), context_of(gang.gang)
+def run_next_try(gang: ObedientGang) -> Any:
+    """As Airflow does in a worker's process, here: raises TaskDeferred, or what ends the task."""
+    operator, context = operator_of(gang, deferrable=True), context_of(gang.gang, try_number=2)
     return operator.run_gang(operator.plan(context), context)
 
 
 def _work(gang: ObedientGang, environment: dict[str, str], deferrable: bool, before_defer: Path) -> None:
     os.environ.update(environment)
-    operator, context = operator_of(gang, deferrable=deferrable), context_of(gang.gang)
+    operator, context = operator_of(gang, deferrable=deferrable), context_of(gang.gang, try_number=1)
     signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
 
     def stay(*_: object) -> None:
