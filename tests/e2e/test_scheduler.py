@@ -4,54 +4,36 @@ finds where neither of the two told anybody that a task is over."""
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-from kubernetes.client import CoreV1Api
-from kubernetes.config import new_client_from_config
 
-from lockstep.local import service_process
-from lockstep.local.airflow_api import FINISHED, AirflowApi, accepted, run_path
-from lockstep.local.layout import PROJECT_ROOT
+from lockstep.local.airflow_api import FINISHED, AirflowApi
+from lockstep.local.airflow_service import RUN_ROOT
 from lockstep.local.run_start import known_dag
 from lockstep.local.stack import Stack
-from lockstep.local.stack_state import StackState
-from lockstep.names import LABEL_GANG, GangId, gang_selector
-from lockstep.stack_guard import guarded
+from lockstep.names import GangId
+from lockstep.run_directory import RunDirectory, run_url
 from lockstep.training_spec import Timeouts
+from tests.e2e.airflow_stack import (
+    RUN_TIMEOUT_S,
+    await_end,
+    mark,
+    pods_of,
+    services_of,
+    standing_still,
+    states_of,
+)
 from tests.e2e.gang_processes import workers
 from tests.e2e.waiting import awaited
 
 DAG = "train_digits"
 SWEEP = "lockstep_sweep"
-TEST_DAGS = Path(__file__).parent / "dags"
-RUN_TIMEOUT_S = 600
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    """A whole stack with a state of its own, and DAGs for tests beside the project's; after it, no process is left."""
-    folder = Path(tempfile.mkdtemp(prefix="lockstep-scheduler-")).resolve()
-    for file in (*PROJECT_ROOT.glob("dags/*.py"), *TEST_DAGS.glob("*.py")):
-        (folder / "dags").mkdir(exist_ok=True)
-        shutil.copy(file, folder / "dags")
-    stack = Stack(folder, dags_folder=folder / "dags", report=print)
-    with guarded(stack):
-        stack.up()
-        yield stack
-    assert list(service_process.marked(folder)) == []
-    shutil.rmtree(folder)
 
 
 @pytest.fixture
-def api(stack: Stack) -> Iterator[AirflowApi]:
-    with AirflowApi(stack.airflow_url) as api:
-        yield api
+def stack(airflow_stack: Stack) -> Stack:
+    return airflow_stack
 
 
 def test_the_daily_run_starts_by_itself_and_a_person_can_end_its_training(stack: Stack, api: AirflowApi) -> None:
@@ -65,7 +47,7 @@ def test_the_daily_run_starts_by_itself_and_a_person_can_end_its_training(stack:
     run_id = awaited(lambda: api.scheduled_run(DAG, date), what="the scheduler's own run", timeout_s=60)
     await_training(stack, api, run_id, count=2)
     awaited(lambda: watched(stack, run_id), what="the triggerer to watch the gang", timeout_s=60)
-    mark_failed(api, DAG, run_id, "train")
+    mark(api, DAG, run_id, "train", "failed")
 
     # A worker that does not hear SIGTERM, being inside TensorFlow's constructor, has its whole grace period.
     patience_s = Timeouts().grace_s + 15
@@ -93,6 +75,31 @@ def test_a_triggered_run_holds_no_worker_slot_while_it_trains_and_registers_its_
     assert (registered["name"], registered["version"]) == ("scheduled", 1)
 
 
+def test_a_worker_that_is_killed_in_training_costs_a_restart_and_no_run(
+    stack: Stack, api: AirflowApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorFlow's own: the whole gang starts anew and goes on from its backup, in the same try of the same run."""
+    for name, value in stack.environment().items():
+        monkeypatch.setenv(name, value)
+    known_dag(api, DAG)
+    api.set_paused(DAG, False)
+    run_id = api.trigger(DAG, {"epochs": 12, "min_accuracy": 0.3, "model_name": "restarted"}, None)
+    directory = RunDirectory.at(run_url(RUN_ROOT, GangId(dag_id=DAG, run_id=run_id, task_id="train")))
+
+    def backed_up() -> bool:
+        return directory.backup_step() is not None and len(workers(stack.layout.state)) == 2
+
+    awaited(backed_up, what="the first backup", timeout_s=RUN_TIMEOUT_S)
+    workers(stack.layout.state)[1].kill()
+
+    await_end(api, DAG, run_id)
+    assert set(states_of(api, DAG, run_id).values()) == {"success"}
+    assert {task.try_number for task in api.tasks(DAG, run_id)} == {1}
+    trained = api.returned(DAG, run_id, "train")
+    assert trained["attempt"] == 2
+    assert trained["resumed_from_step"] > 0
+
+
 def test_the_sweep_removes_a_gang_whose_task_a_person_ended_unwatched_and_no_other(
     stack: Stack, api: AirflowApi, no_sweep: None
 ) -> None:
@@ -106,7 +113,7 @@ def test_the_sweep_removes_a_gang_whose_task_a_person_ended_unwatched_and_no_oth
         for gang in (ended, healthy):
             await_running(stack, gang, count=2)
         before = {gang: pods_of(stack, gang) for gang in (ended, healthy)}
-        mark_failed(api, "long_gangs", run_id, "ended")
+        mark(api, "long_gangs", run_id, "ended", "failed")
         assert states_of(api, "long_gangs", run_id) == {"ended": "failed", "healthy": "deferred"}
 
         assert {gang: pods_of(stack, gang) for gang in before} == before  # the gap that the sweep is for
@@ -152,34 +159,10 @@ def run_sweep(api: AirflowApi) -> None:
     assert api.run_state(SWEEP, run_id) == "success"
 
 
-@contextmanager
-def standing_still(stack: Stack, service: str) -> Iterator[None]:
-    pid = StackState.read(stack.layout.state_file).processes[service].pid
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
 def watched(stack: Stack, run_id: str) -> bool:
     """Whether the trigger runs: until then Airflow tells nobody that a person has ended the task."""
     logs = (stack.layout.airflow_home / "logs").glob(f"dag_id={DAG}/run_id={run_id}/task_id=train/*.trigger.*")
     return any("[chief] " in log.read_text() for log in logs)
-
-
-def pods_of(stack: Stack, gang: GangId | None = None) -> dict[str, str]:
-    """UIDs and phases of the pods that are there."""
-    selector = gang_selector(gang) if gang else None
-    with new_client_from_config(str(stack.layout.kubeconfig)) as client:
-        pods = CoreV1Api(client).list_namespaced_pod("default", label_selector=selector).items
-        return {pod.metadata.uid: pod.status.phase for pod in pods}
-
-
-def services_of(stack: Stack) -> list[str]:
-    with new_client_from_config(str(stack.layout.kubeconfig)) as client:
-        services = CoreV1Api(client).list_namespaced_service("default", label_selector=LABEL_GANG).items
-        return [service.metadata.name for service in services]
 
 
 def await_training(stack: Stack, api: AirflowApi, run_id: str, count: int) -> None:
@@ -196,20 +179,6 @@ def await_training(stack: Stack, api: AirflowApi, run_id: str, count: int) -> No
 
 def await_running(stack: Stack, gang: GangId, count: int) -> None:
     awaited(lambda: [*pods_of(stack, gang).values()] == ["Running"] * count, what=f"the pods of {gang}", timeout_s=120)
-
-
-def await_end(api: AirflowApi, dag_id: str, run_id: str) -> None:
-    awaited(lambda: api.run_state(dag_id, run_id) in FINISHED, what="the run's end", timeout_s=RUN_TIMEOUT_S)
-
-
-def states_of(api: AirflowApi, dag_id: str, run_id: str) -> dict[str, str | None]:
-    return {task.task_id: task.state for task in api.tasks(dag_id, run_id)}
-
-
-def mark_failed(api: AirflowApi, dag_id: str, run_id: str, task_id: str) -> None:
-    """As a person does in the UI."""
-    path = f"{run_path(dag_id, run_id)}/taskInstances/{task_id}"
-    accepted(api._client.patch(path, json={"new_state": "failed"}))
 
 
 def why(api: AirflowApi, run_id: str) -> str:
