@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException
 
+from lockstep.errors import CheckpointRejected
 from lockstep.model_registry import ModelRegistry, Registration
 from lockstep.operators.validate import ValidateCheckpointOperator
 from tests.airflow.kubernetes_connection import connect
@@ -126,8 +127,8 @@ def test_a_model_changed_while_it_was_loaded_is_refused(run_directory: str) -> N
     """What passes on is judged after the pod, not before it."""
     operator = ValidateCheckpointOperator(task_id="validate")
     put(f"{run_directory}/model/saved_model.pb", b"trunc")
-    with pytest.raises(AirflowException, match="has 5 bytes"):
-        operator.resume(task_context(task_id="validate"), {"uids": ["1"]})
+    with pytest.raises(CheckpointRejected, match="has 5 bytes"):
+        operator.conclude(task_context(task_id="validate"))
 
 
 @pytest.fixture
