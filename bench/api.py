@@ -44,10 +44,11 @@ class Api:
                 raise Refused(f"{method} {path}: {answer.status} {(await answer.text())[:500]}")
             return await answer.json()
 
-    async def watch(self, path: str) -> AsyncIterator[Any]:
-        """What is there now, as if just added, and then every change."""
+    async def watch(self, path: str, version: str) -> AsyncIterator[Any]:
+        """Every change since `version`, until the API server has enough of it: so it has of a slow reader."""
         buffered = b""
-        async with self.session.get(f"{self.url}{path}?watch=1", timeout=NO_TIMEOUT) as answer:
+        query = f"watch=1&resourceVersion={version}"
+        async with self.session.get(f"{self.url}{path}?{query}", timeout=NO_TIMEOUT) as answer:
             async for piece in answer.content.iter_any():
                 *lines, buffered = (buffered + piece).split(b"\n")
                 for line in lines:

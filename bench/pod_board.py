@@ -42,15 +42,30 @@ class PodBoard:
             raise TimeoutError(f"after {within_s:g} s the pods are {_counted(self.pods.values())}") from None
 
     async def _follow(self, api: Api, namespace: str) -> None:
-        async for change in api.watch(f"/api/v1/namespaces/{namespace}/pods"):
-            pod = change["object"]
-            async with self._news:
-                if change["type"] == "DELETED":
-                    self.pods.pop(pod["metadata"]["name"], None)
-                else:
-                    self.pods[pod["metadata"]["name"]] = {"metadata": pod["metadata"], "status": pod["status"]}
-                self.changed_at = time.time()
-                self._news.notify_all()
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        while True:
+            listed = await api.ask("GET", path)
+            await self._tell({_name(pod): _needed(pod) for pod in listed["items"]})
+            async for change in api.watch(path, listed["metadata"]["resourceVersion"]):
+                pod = change["object"]
+                match change["type"]:
+                    case "ADDED" | "MODIFIED":
+                        await self._tell(self.pods | {_name(pod): _needed(pod)})
+                    case "DELETED":
+                        await self._tell({name: each for name, each in self.pods.items() if name != _name(pod)})
+
+    async def _tell(self, pods: dict[str, Any]) -> None:
+        async with self._news:
+            self.pods, self.changed_at = pods, time.time()
+            self._news.notify_all()
+
+
+def _name(pod: Any) -> str:
+    return str(pod["metadata"]["name"])
+
+
+def _needed(pod: Any) -> dict[str, Any]:
+    return {"metadata": pod["metadata"], "status": pod["status"]}
 
 
 def _counted(pods: Iterable[Any]) -> str:
