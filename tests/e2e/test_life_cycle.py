@@ -67,9 +67,10 @@ class Run:
         return "; ".join(self.api.error_of(self.dag_id, self.run_id, task) for task in tasks if task.state == "failed")
 
     def _triggers(self) -> int:
-        """How many of the run's triggers a triggerer has begun to run."""
+        """How many triggers of the run's latest tries a triggerer has begun to run."""
         logs = self.stack.layout.airflow_home / "logs" / f"dag_id={self.dag_id}" / f"run_id={self.run_id}"
-        return len(list(logs.rglob("*.trigger.*")))
+        latest = max(task.try_number for task in self.api.tasks(self.dag_id, self.run_id))
+        return len(list(logs.rglob(f"attempt={latest}.log.trigger.*")))
 
 
 @pytest.fixture(autouse=True)
@@ -81,8 +82,10 @@ def nothing_there(airflow_stack: Stack, api: AirflowApi) -> None:
 
 
 @pytest.fixture
-def run(airflow_stack: Stack, api: AirflowApi) -> Run:
-    return Run(airflow_stack, api, DAG)
+def run(airflow_stack: Stack, api: AirflowApi) -> Iterator[Run]:
+    run = Run(airflow_stack, api, DAG)
+    yield run
+    run.let_end()  # where the test has failed, too
 
 
 @pytest.mark.parametrize("state", ["success", "failed"])
