@@ -5,20 +5,30 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from lockstep.errors import InvalidSpec
+from lockstep.errors import ClusterUnavailable, InvalidSpec
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
 
 
 async def open_client(conn_id: str, lifetime: AsyncExitStack) -> ApiClient:
-    """A client that lives as long as `lifetime`. Raises InvalidSpec if the connection is missing or cannot be used."""
-    from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+    """A client that lives as long as `lifetime`.
 
+    Raises InvalidSpec if the connection is missing or cannot be used, ClusterUnavailable if it could not be read now.
+    """
+    from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+    from airflow.sdk.exceptions import AirflowException
+    from kubernetes_asyncio.config import ConfigException
+
+    to_mend = (AirflowException, ConfigException, ValueError, LookupError, TypeError, FileNotFoundError)
     try:
         return await lifetime.enter_async_context(AsyncKubernetesHook(conn_id=conn_id).get_conn())
-    except Exception as failure:  # the hook, its secrets backends and the kubeconfig reader have no common base
+    except to_mend as failure:
         raise InvalidSpec(
             f"Airflow connection {conn_id!r} does not lead to a Kubernetes API ({failure}); "
             "mend it under Admin > Connections, or name another one with kubernetes_conn_id="
+        ) from failure
+    except Exception as failure:  # of a secrets backend, a credential plugin, Airflow's own API
+        raise ClusterUnavailable(
+            f"Airflow connection {conn_id!r} could not be read ({type(failure).__name__}: {failure}); try again"
         ) from failure

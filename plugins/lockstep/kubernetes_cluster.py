@@ -22,7 +22,7 @@ from kubernetes_asyncio.watch import Watch
 from tenacity import AsyncRetrying, retry_if_exception, retry_if_exception_type, stop_before_delay, wait_fixed
 
 from lockstep.cluster import AlreadyExists, LogLine
-from lockstep.errors import ClusterUnavailable, InvalidSpec
+from lockstep.errors import ClusterUnavailable, InvalidSpec, LockstepError
 from lockstep.gang_scheduling import ignored
 from lockstep.kubernetes_client import open_client
 from lockstep.kubernetes_errors import as_lockstep_error, is_brief, is_replaced, is_taken
@@ -54,6 +54,7 @@ LOG_SILENCE_S = 300.0
 LOG_CHUNK_BYTES = 16 * 1024
 """How much of a log is in hand at once; more waits in its connection, which holds its sender back."""
 REWATCH_PAUSE_S = 0.5
+RECONNECT_PAUSE_S = 1.0
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 LEFTOVER_S = 30.0
 """How long an object of a former launch may take to go: it is collected as soon as its Service is gone."""
@@ -72,9 +73,14 @@ class KubernetesCluster:
         self._core: CoreV1Api
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[None]:
-        """Raises InvalidSpec if the connection is missing or cannot be used."""
-        self._core = CoreV1Api(await open_client(self._conn_id, self._lifetime))
+    async def connected(self, *, patience_s: float = 0.0) -> AsyncIterator[None]:
+        """Raises InvalidSpec if the connection is missing or cannot be used, for as long as `patience_s`.
+
+        Airflow says of a secrets backend that does not answer that the connection is not defined.
+        """
+        async for attempt in _connecting(patience_s):
+            with attempt:
+                self._core = CoreV1Api(await open_client(self._conn_id, self._lifetime))
         try:
             yield
         finally:
@@ -309,6 +315,16 @@ class KubernetesCluster:
                 self._core = CoreV1Api(await open_client(self._conn_id, lifetime))
                 old, self._lifetime = self._lifetime, lifetime
                 await old.aclose()
+
+
+def _connecting(patience_s: float) -> AsyncRetrying:
+    return AsyncRetrying(
+        retry=retry_if_exception_type(LockstepError),
+        wait=wait_fixed(RECONNECT_PAUSE_S),
+        stop=stop_before_delay(patience_s),
+        before_sleep=lambda state: log.warning("Trying again: %s", state.outcome and state.outcome.exception()),
+        reraise=True,
+    )
 
 
 def _retrying(patience_s: float) -> AsyncRetrying:

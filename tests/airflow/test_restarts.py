@@ -15,6 +15,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from lockstep.cloud_storage import CloudStorage
+from lockstep.connected_gang import ConnectedGang
 from lockstep.errors import InvalidSpec, NotPermitted, StorageUnavailable
 from lockstep.failed_attempt import FailedAttempt
 from lockstep.failure_class import FailureClass
@@ -22,7 +23,6 @@ from lockstep.operators.gang import GangOperator
 from lockstep.operators.train import DistributedTrainingOperator
 from lockstep.parsing import to_json
 from lockstep.training_spec import TrainingSpec
-from lockstep.triggers.gang import GangTrigger
 from tests.unit.builders import GANG, running_gang, spec
 from tests.unit.memory_cluster import MemoryCluster
 
@@ -49,8 +49,9 @@ class Story:
         self.cluster, self.fates = MemoryCluster(), list(fates)
         self.launched: list[list[str]] = []
 
-    def connected(self, _namespace: str = "") -> MemoryCluster:
-        return self.cluster
+    @asynccontextmanager
+    async def connected(self, **_: float) -> AsyncIterator[MemoryCluster]:
+        yield self.cluster
 
     async def unfold(self, *_: Any) -> None:
         """What the pods do once they are all there; the fate of one decides, without any the others are done."""
@@ -67,16 +68,15 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[SmallGang, Stor
         story = Story(*fates)
         restarts = {"backoff_s": 0} | arguments.pop("restarts", {})
         operator = SmallGang(task_id="train", restarts=restarts, **arguments)
-        launch = operator._launch
+        launch = ConnectedGang.launch
 
-        async def launch_and_unfold(*given: Any) -> Any:
-            running = await launch(*given)
+        async def launch_and_unfold(*given: Any, **more: Any) -> Any:
+            running = await launch(*given, **more)
             await story.unfold()
             return running
 
-        monkeypatch.setattr(operator, "_cluster", story.connected)
-        monkeypatch.setattr(operator, "_launch", launch_and_unfold)
-        monkeypatch.setattr(GangTrigger, "_cluster", story.connected)
+        monkeypatch.setattr(ConnectedGang, "_cluster", story.connected)
+        monkeypatch.setattr(ConnectedGang, "launch", launch_and_unfold)
         return operator, story
 
     return make
@@ -180,18 +180,15 @@ def test_a_gang_that_the_triggerer_cannot_reach_is_ended_by_its_task(
     task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator, story = task((1, {"phase": "Running", "started": True}), deferrable=True)
-    away = SimpleNamespace(connected=_not_connected)
-    monkeypatch.setattr(GangTrigger, "_cluster", lambda *_: away)
+    monkeypatch.setattr(ConnectedGang, "supervise", _not_connected)
     with pytest.raises(AirflowFailException, match="no such connection"):
         run(operator)
     assert story.launched
     assert not story.cluster.living
 
 
-@asynccontextmanager
-async def _not_connected() -> AsyncIterator[None]:
+async def _not_connected(*_: Any) -> None:
     raise InvalidSpec("no such connection")
-    yield
 
 
 @pytest.mark.parametrize("refusal", [NotPermitted("no right to create"), StorageUnavailable("no answer")])

@@ -18,6 +18,7 @@ from kubernetes.config import new_client_from_config
 from kubernetes.watch import Watch
 
 from lockstep.airflow_state import goes_on
+from lockstep.connected_gang import ConnectedGang
 from lockstep.names import GangId, gang_selector
 from lockstep.operators.gang import GangOperator, gang_of
 from lockstep.training_spec import TrainingSpec
@@ -156,11 +157,11 @@ def test_an_event_loop_that_is_broken_off_takes_the_gang_along(
 ) -> None:
     """So does an execution_timeout that hits it at the wrong moment; Airflow then does not call `on_kill`."""
 
-    async def stop_the_loop(_: object) -> None:
+    async def stop_the_loop(*_: object) -> None:
         asyncio.get_running_loop().stop()
         await asyncio.sleep(WAIT_S)
 
-    monkeypatch.setattr(gang, "_supervise", stop_the_loop)
+    monkeypatch.setattr(ConnectedGang, "supervise", stop_the_loop)
     with pytest.raises(RuntimeError, match="Event loop stopped"):
         gang.run_gang(gang.plan(CONTEXT), CONTEXT)
     assert left_of_the_gang(core) == []
@@ -181,16 +182,18 @@ def test_an_execution_timeout_while_the_gang_trains_ends_it(core: CoreV1Api, gan
     assert left_of_the_gang(core) == []
 
 
-def test_sigterm_at_the_end_of_the_launch_leaves_no_pod(core: CoreV1Api, gang: SleepingGang) -> None:
+def test_sigterm_at_the_end_of_the_launch_leaves_no_pod(
+    core: CoreV1Api, gang: SleepingGang, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Too late to cancel anything, too early for anybody else to watch."""
-    launch = gang._launch
+    launch = ConnectedGang.launch
 
-    async def launched(*arguments: Any) -> Any:
-        running = await launch(*arguments)
+    async def launched(*arguments: Any, **more: Any) -> Any:
+        running = await launch(*arguments, **more)
         os.kill(os.getpid(), signal.SIGTERM)
         return running
 
-    gang._launch = launched  # type: ignore[method-assign]
+    monkeypatch.setattr(ConnectedGang, "launch", launched)
     with pytest.raises(AirflowException, match="Airflow told the task to stop"):
         gang.run_gang(gang.plan(CONTEXT), CONTEXT)
     assert left_of_the_gang(core) == []

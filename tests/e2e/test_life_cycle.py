@@ -21,7 +21,7 @@ from tests.e2e.airflow_stack import await_end, clear, kill, mark, pods_of, servi
 from tests.e2e.gang_processes import workers
 from tests.e2e.waiting import awaited
 
-DAG, MAPPED = "patient_gang", "mapped_gangs"
+DAG, HURRIED, MAPPED = "patient_gang", "hurried_gang", "mapped_gangs"
 WAIT_S = 120
 
 
@@ -121,6 +121,29 @@ def test_a_paused_dag_s_gang_trains_to_its_end_and_its_task_succeeds_once_the_da
     awaited(lambda: set(run.pods().values()) == {"Succeeded"}, what="the end of both workers", timeout_s=WAIT_S)
     assert set(run.pods()) == before
     api.set_paused(DAG, False)
+    run.await_success()
+    run.await_nothing_left()
+
+
+def test_an_execution_timeout_ends_a_deferred_gang(airflow_stack: Stack, api: AirflowApi) -> None:
+    """apache/airflow#67227: it was not looked at while the task was deferred."""
+    run = Run(airflow_stack, api, HURRIED)
+    await_end(api, HURRIED, run.run_id)
+    assert run.states() == ["failed"]
+    (task,) = api.tasks(HURRIED, run.run_id)
+    assert "execution_timeout" in api.error_of(HURRIED, run.run_id, task)
+    run.await_nothing_left()
+
+
+def test_a_scheduler_that_is_killed_and_started_again_finds_the_task_deferred_and_its_gang_well(
+    run: Run, airflow_stack: Stack
+) -> None:
+    before = run.await_watched()
+    kill(airflow_stack, "scheduler")
+    airflow_stack.up()
+    assert run.states() == ["deferred"]
+    assert set(run.pods()) == before
+    run.let_end()
     run.await_success()
     run.await_nothing_left()
 

@@ -6,6 +6,7 @@ A real API behind a proxy; every pod is a real process, and goes on whatever bec
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from kubernetes.client import CoreV1Api
 from tenacity import stop_before_delay
 
 from lockstep import kubernetes_cluster
+from lockstep.connected_gang import ConnectedGang
 from lockstep.errors import ClusterUnavailable, GangFailed, NotPermitted
 from lockstep.kubernetes_cluster import KubernetesCluster
 from lockstep.running_gang import RunningGang
@@ -25,8 +27,8 @@ from tests.faults.obedient_gang import DONE, ObedientGang
 from tests.faults.unreliable_api import WELL, Call, Fault, Faults, UnreliableApi
 from tests.faults.watched_gang import CLOCK, ended, launched
 
-AWAY_S = 2.0
-"""Twenty seconds are ten times the same: the client asks anew within a minute, and a watch for a quarter of an hour."""
+AWAY_S = 20.0
+BRIEFLY_AWAY_S = 2.0
 
 
 async def succeeds(running: RunningGang, cluster: KubernetesCluster) -> None:
@@ -119,7 +121,7 @@ async def test_a_success_while_the_api_is_away_is_seen_when_it_is_back(
     await until_watched(api, before)
     with api.away():
         gang.order_all()
-        await asyncio.to_thread(time.sleep, AWAY_S)
+        await asyncio.to_thread(time.sleep, BRIEFLY_AWAY_S)
     await supervising
     assert created_once(api, running)
 
@@ -129,7 +131,7 @@ async def test_a_launch_waits_for_an_api_that_is_away(
 ) -> None:
     with api.away():
         launching = asyncio.create_task(launch(gang.plan(), cluster, CLOCK))
-        await asyncio.to_thread(time.sleep, AWAY_S)
+        await asyncio.to_thread(time.sleep, BRIEFLY_AWAY_S)
     running = await launching
     gang.order_all()
     await succeeds(running, cluster)
@@ -145,7 +147,7 @@ async def test_an_api_that_goes_away_in_the_launch_creates_nothing_twice(
     await asyncio.to_thread(held.await_reached)
     with api.away():
         held.released.set()
-        await asyncio.to_thread(time.sleep, AWAY_S)
+        await asyncio.to_thread(time.sleep, BRIEFLY_AWAY_S)
     running = await launching
     gang.order_all(4)
     await succeeds(running, cluster)
@@ -162,7 +164,7 @@ async def test_a_clean_up_goes_on_when_the_api_is_back(
     await asyncio.to_thread(held.await_reached)
     with api.away():
         held.released.set()
-        await asyncio.to_thread(time.sleep, AWAY_S)
+        await asyncio.to_thread(time.sleep, BRIEFLY_AWAY_S)
     assert isinstance(await supervising, GangFailed)
 
 
@@ -215,3 +217,20 @@ async def test_credentials_that_stay_refused_fail_the_launch_at_once_with_nothin
     with pytest.raises(NotPermitted, match="renew the credentials of the Airflow connection"):
         await launch(gang.plan(), cluster, CLOCK)
     assert api.created == {}
+
+
+async def test_a_gang_outlives_a_moment_in_which_the_connection_cannot_be_read(
+    gang: ObedientGang, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A triggerer starts while the secrets backend is away; Airflow calls the connection not defined."""
+    running = await launched(gang.plan(), cluster)
+    known = os.environ["AIRFLOW_CONN_KUBERNETES_DEFAULT"]
+    monkeypatch.delenv("AIRFLOW_CONN_KUBERNETES_DEFAULT")
+    connected = ConnectedGang(conn_id="kubernetes_default", namespace="default")
+    supervising = asyncio.create_task(connected.supervise(running))
+    told = "Trying again: Airflow connection 'kubernetes_default'"
+    await asyncio.to_thread(awaited, lambda: told in caplog.text, what="a second look", timeout_s=30)
+    monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", known)
+    gang.order_all()
+    assert (await supervising).uids == running.uids
+    await leave(running, cluster)

@@ -34,7 +34,8 @@ SHOUT = f"""
 line = "x" * {LOUD_BYTES // LOUD_LINES - 1}
 print("\\n".join([line] * {LOUD_LINES}), flush=True)
 """
-MOST_LAG_S = 1.0
+MOST_LAG_S = 0.25
+"""Of this thread's own work, so that what else the machine does is not counted."""
 MOST_MEMORY_BYTES = LOUD_PODS * (4 << 20)
 """Of buffers for each connection and its encryption, however much passes through."""
 
@@ -97,16 +98,16 @@ async def test_no_line_is_lost_or_repeated_however_often_the_connection_breaks(
 
 
 class Lag:
-    """The longest time that the event loop kept anybody waiting, and the most memory that the process had then."""
+    """The most work (CPU seconds) between two turns of the event loop, and the most memory of the process then."""
 
     def __init__(self) -> None:
         self.worst_s, self.most_bytes = 0.0, 0
 
     async def measure(self) -> None:
         while True:
-            asked = time.monotonic()
+            asked = time.thread_time()
             await asyncio.sleep(0.01)
-            self.worst_s = max(self.worst_s, time.monotonic() - asked - 0.01)
+            self.worst_s = max(self.worst_s, time.thread_time() - asked)
             self.most_bytes = max(self.most_bytes, psutil.Process().memory_info().rss)
 
 

@@ -87,7 +87,7 @@ def test_a_resumed_training_says_where_it_went_on():
 
 def test_progress_says_what_is_known():
     full = {"step": 40, "steps": 110, "epoch": 2, "epochs": 5, "loss": 0.51234, "steps_per_s": 12.3, "eta_s": 5.6}
-    assert progress_line(full) == "step 40/110, epoch 2/5, loss 0.5123, 12 steps/s, ready in 6 s"
+    assert progress_line(full) == "step 40/110, epoch 2/5, loss 0.5123, 12 steps/s, 6 s left"
     assert progress_line(full | {"loss": None, "eta_s": None}) == "step 40/110, epoch 2/5, 12 steps/s"
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from lockstep.connected_gang import ConnectedGang
 from lockstep.errors import ClusterUnavailable
 from lockstep.pod_plan import plan_gang
 from lockstep.restart_policy import Restarts
@@ -22,14 +25,27 @@ def cluster() -> MemoryCluster:
     return MemoryCluster()
 
 
-@pytest.fixture
-async def trigger(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> GangTrigger:
-    """As the triggerer makes it from its row, over the cluster in memory."""
-    running = await launch(plan_gang(spec(), GANG, attempt=1), cluster, SystemClock())
+@pytest.fixture(autouse=True)
+def connected(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every connection leads to the cluster in memory."""
+
+    @asynccontextmanager
+    async def connect(*_: Any, **__: Any) -> AsyncIterator[MemoryCluster]:
+        yield cluster
+
+    monkeypatch.setattr(ConnectedGang, "_cluster", connect)
+
+
+async def trigger_of(cluster: MemoryCluster, **asked: Any) -> GangTrigger:
+    """As the triggerer makes it from its row."""
+    running = await launch(plan_gang(spec(**asked), GANG, attempt=1), cluster, SystemClock())
     _, row = gang_trigger(running, Restarts(), "kubernetes_default").serialize()
-    trigger = GangTrigger(**row)
-    monkeypatch.setattr(trigger, "_cluster", lambda: cluster)
-    return trigger
+    return GangTrigger(**row)
+
+
+@pytest.fixture
+async def trigger(cluster: MemoryCluster) -> GangTrigger:
+    return await trigger_of(cluster)
 
 
 async def fired(trigger: GangTrigger) -> dict[str, Any]:
@@ -71,3 +87,11 @@ async def test_the_reason_of_a_cancelling_reaches_the_triggerer(trigger: GangTri
 async def test_a_person_who_ends_the_task_ends_the_gang(trigger: GangTrigger, cluster: MemoryCluster) -> None:
     await trigger.on_kill()
     assert not cluster.living
+
+
+@pytest.mark.parametrize("clean_up", ["keep", "delete_succeeded"])
+async def test_what_has_ended_by_then_is_kept_where_it_is_asked_for(cluster: MemoryCluster, clean_up: str) -> None:
+    trigger = await trigger_of(cluster, clean_up=clean_up)
+    cluster.change(1, phase="Failed", started=True, exit_code=1)
+    await trigger.on_kill()
+    assert [pod.rank for pod in cluster.living.values()] == [1]

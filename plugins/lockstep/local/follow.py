@@ -108,4 +108,4 @@ def progress_line(progress: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-_NUMBERS = {"loss": "loss {:.4f}", "steps_per_s": "{:.0f} steps/s", "eta_s": "ready in {:.0f} s"}
+_NUMBERS = {"loss": "loss {:.4f}", "steps_per_s": "{:.0f} steps/s", "eta_s": "{:.0f} s left"}

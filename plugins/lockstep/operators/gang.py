@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from airflow.sdk import BaseOperator
@@ -26,11 +25,10 @@ from lockstep.loopback_ports import free_loopback_ports
 from lockstep.names import GangId
 from lockstep.parsing import parse, to_json
 from lockstep.pod_plan import plan_gang, replan
+from lockstep.removal import Removal
 from lockstep.restart_policy import RestartPolicy, Restarts, backoff_s, next_restart
 from lockstep.run_directory import run_url
 from lockstep.running_gang import RunningGang
-from lockstep.supervisor import end, launch, leave, supervise
-from lockstep.system_clock import SystemClock
 from lockstep.training_spec import TrainingSpec
 from lockstep.triggers.pause import PauseTrigger
 from lockstep.worker_pod import checked_pod_options
@@ -38,7 +36,7 @@ from lockstep.worker_pod import checked_pod_options
 if TYPE_CHECKING:
     from airflow.sdk.definitions.context import Context
 
-    from lockstep.kubernetes_cluster import KubernetesCluster
+    from lockstep.connected_gang import ConnectedGang
     from lockstep.pod_plan import GangPlan
 
 T = TypeVar("T")
@@ -213,7 +211,8 @@ class GangOperator(BaseOperator):
         self._another_try = context["ti"].try_number <= context["ti"].max_tries
         while True:
             self._running_plan, self._launched = plan, None
-            running = self._run(self._launch(plan, deadline, _launched_before(plan, context)), plan)
+            again = _launched_before(plan, context)
+            running = self._run(self._connected(plan.spec.namespace).launch(plan, deadline, again=again), plan)
             self._launched = running.launch
             if self.deferrable:
                 return self._defer(running, restarts)
@@ -233,20 +232,20 @@ class GangOperator(BaseOperator):
     def _watch_here(self, running: RunningGang, plan: GangPlan) -> FailedAttempt | None:
         """None once every worker has returned 0."""
         try:
-            self._run(self._supervise(running), plan)
+            self._run(self._connected(running.namespace).supervise(running), plan)
         except GangEnded as ended:
             return FailedAttempt.of(ended)
         return None
 
     def _end_what_runs(self, running: RunningGang) -> None:
         try:
-            asyncio.run(self._end(running))
+            asyncio.run(self._connected(running.namespace).end(running))
         except LockstepError as away:
             self.log.warning("The pods of %s may still run: %s", running.gang, away)
 
     def _concluded(self, context: Context, running: RunningGang) -> Any:
         try:
-            asyncio.run(self._leave(running))
+            asyncio.run(self._connected(running.namespace).leave(running))
         except LockstepError as away:
             self.log.warning("The pods of %s, which have ended, are not deleted: %s", running.gang, away)
         return self.conclude(context)
@@ -275,7 +274,7 @@ class GangOperator(BaseOperator):
             return
         timed_out = isinstance(sys.exception(), AirflowTaskTimeout)  # Airflow calls this while it handles one, too
         if timed_out or not self._left_to_next_try(self._running_plan):
-            asyncio.run(self._kill(self._running_plan))
+            self._kill(self._running_plan)
 
     def _run(self, work: Coroutine[Any, Any, T], plan: GangPlan) -> T:
         """What `work` returns. Raises TaskStopped if the task was told to stop.
@@ -289,7 +288,7 @@ class GangOperator(BaseOperator):
         except LockstepError:
             raise
         except BaseException:
-            asyncio.run(self._kill(plan))
+            self._kill(plan)
             raise
 
     def _stopped(self, plan: GangPlan) -> TaskStopped:
@@ -301,7 +300,7 @@ class GangOperator(BaseOperator):
             return TaskStopped(
                 f"{plan.gang}: this process is to stop, the task is not; the pods go on, for the next try to take over"
             )
-        asyncio.run(self._kill(plan))
+        self._kill(plan)
         return TaskStopped(f"{plan.gang}: Airflow told the task to stop, and its pods were ended with it")
 
     def _left_to_next_try(self, plan: GangPlan) -> bool:
@@ -329,42 +328,21 @@ class GangOperator(BaseOperator):
         }
         return parse(TrainingSpec, {key: value for key, value in given.items() if value is not None}, what=self.task_id)
 
-    async def _launch(self, plan: GangPlan, deadline: float | None, again: bool) -> RunningGang:
-        async with self._connected(plan.spec.namespace) as cluster:
-            return await launch(plan, cluster, SystemClock(), deadline, again=again)
-
-    async def _supervise(self, running: RunningGang) -> None:
-        async with self._connected(running.namespace) as cluster:
-            await supervise(running, cluster, SystemClock())
-
-    async def _end(self, running: RunningGang) -> None:
-        async with self._connected(running.namespace) as cluster:
-            await end(running, cluster)
-
-    async def _leave(self, running: RunningGang) -> None:
-        async with self._connected(running.namespace) as cluster:
-            await leave(running, cluster)
-
-    async def _kill(self, plan: GangPlan) -> None:
+    def _kill(self, plan: GangPlan) -> None:
         """Only the launch of this process, once it is known; why the task ends is told by whoever calls."""
+        spec = plan.spec
+        removal = Removal(plan.gang, self._launched, spec.timeouts.grace_s, keep_ended=spec.clean_up != "delete")
         try:
-            async with self._connected(plan.spec.namespace) as cluster:
-                await cluster.delete(plan.gang, plan.spec.timeouts.grace_s, self._launched)
+            asyncio.run(self._connected(spec.namespace).kill(removal))
         except LockstepError as failure:
             self.log.error("The pods of %s could not be deleted: %s", plan.gang, failure)
         else:
             self.log.info("The task was told to stop; the pods of %s are being deleted", plan.gang)
 
-    @asynccontextmanager
-    async def _connected(self, namespace: str) -> AsyncIterator[KubernetesCluster]:
-        cluster = self._cluster(namespace)
-        async with cluster.connected():
-            yield cluster
+    def _connected(self, namespace: str) -> ConnectedGang:
+        from lockstep.connected_gang import ConnectedGang
 
-    def _cluster(self, namespace: str) -> KubernetesCluster:
-        from lockstep.kubernetes_cluster import KubernetesCluster
-
-        return KubernetesCluster(conn_id=self._conn_id(), namespace=namespace)
+        return ConnectedGang(conn_id=self._conn_id(), namespace=namespace)
 
     def _conn_id(self) -> str:
         return self.kubernetes_conn_id or deployment().kubernetes_conn_id

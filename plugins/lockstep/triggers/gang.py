@@ -10,14 +10,13 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from lockstep.connected_gang import ConnectedGang
 from lockstep.errors import LockstepError
 from lockstep.failed_attempt import FailedAttempt
-from lockstep.kubernetes_cluster import KubernetesCluster
 from lockstep.parsing import parse, to_json
+from lockstep.removal import Removal
 from lockstep.restart_policy import Restarts
 from lockstep.running_gang import RunningGang
-from lockstep.supervisor import supervise
-from lockstep.system_clock import SystemClock
 
 
 class GangTrigger(BaseTrigger):
@@ -35,20 +34,20 @@ class GangTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        cluster = self._cluster()
+        running = self._gang()
         try:
-            async with cluster.connected():
-                finish = await supervise(self._gang(), cluster, SystemClock())
+            finish = await self._connected(running).supervise(running)
         except LockstepError as error:
             yield self._event(failed=to_json(FailedAttempt.of(error)))
         else:
             yield self._event(uids=list(finish.uids))
 
     async def on_kill(self) -> None:
-        gang, cluster = self._gang(), self._cluster()
-        async with cluster.connected():
-            await cluster.delete(gang.gang, gang.timeouts.grace_s, gang.launch)
-        self.log.info("The task was ended by a person; the pods of %s are being deleted", gang.gang)
+        running = self._gang()
+        keep_ended = running.clean_up != "delete"
+        removal = Removal(running.gang, running.launch, running.timeouts.grace_s, keep_ended=keep_ended)
+        await self._connected(running).kill(removal)
+        self.log.info("The task was ended by a person; the pods of %s are being deleted", running.gang)
 
     def _event(self, **end: Any) -> TriggerEvent:
         return TriggerEvent({"running": self.running, "restarts": self.restarts, **end})
@@ -56,8 +55,8 @@ class GangTrigger(BaseTrigger):
     def _gang(self) -> RunningGang:
         return parse(RunningGang, self.running, what="trigger")
 
-    def _cluster(self) -> KubernetesCluster:
-        return KubernetesCluster(conn_id=self.conn_id, namespace=self._gang().namespace)
+    def _connected(self, running: RunningGang) -> ConnectedGang:
+        return ConnectedGang(conn_id=self.conn_id, namespace=running.namespace)
 
 
 def gang_trigger(running: RunningGang, restarts: Restarts, conn_id: str) -> GangTrigger:

@@ -1,8 +1,10 @@
-"""Gangs of two that end when the test says so, by run; one task, and one mapped over parameter sets."""
+"""Gangs of two that end when the test says so, by run; one task, one that may not take long, and one mapped over
+parameter sets."""
 
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from lockstep.operators.gang import GangOperator
 from lockstep.training_spec import TrainingSpec
 
 HOME = Path(os.environ["AIRFLOW_HOME"])
+HURRIED_S = 15
 WORK = """
 import os, pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -43,6 +46,9 @@ class PatientGang(GangOperator):
 
 with DAG("patient_gang", schedule=None, is_paused_upon_creation=False):
     PatientGang(task_id="train")
+
+with DAG("hurried_gang", schedule=None, is_paused_upon_creation=False):
+    PatientGang(task_id="train", execution_timeout=timedelta(seconds=HURRIED_S))
 
 with DAG("mapped_gangs", schedule=None, is_paused_upon_creation=False):
     PatientGang.partial(task_id="train").expand(learning_rate=[0.1, 0.2])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG
 
+from lockstep.connected_gang import ConnectedGang
 from lockstep.kubernetes_cluster import KubernetesCluster
 from lockstep.operators.gang import GangOperator
 from lockstep.training_spec import TrainingSpec
@@ -39,8 +42,16 @@ class HeldGang(LongGang):
         LAUNCHING.write_text(str(os.getpid()))
         return super().execute(context)
 
-    def _cluster(self, namespace: str) -> KubernetesCluster:
-        return HeldCluster(conn_id=self._conn_id(), namespace=namespace)
+    def _connected(self, namespace: str) -> ConnectedGang:
+        return HeldLaunch(conn_id=self._conn_id(), namespace=namespace)
+
+
+class HeldLaunch(ConnectedGang):
+    @asynccontextmanager
+    async def _cluster(self, *, patience_s: float = 0.0) -> AsyncIterator[KubernetesCluster]:
+        cluster = HeldCluster(conn_id=self.conn_id, namespace=self.namespace)
+        async with cluster.connected(patience_s=patience_s):
+            yield cluster
 
 
 class HeldCluster(KubernetesCluster):
