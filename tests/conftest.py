@@ -23,6 +23,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["lockstep.pytest_plugin"]  # gives Airflow a home of its own, among other things
 
+AIRFLOWS = ("tests/e2e/test_life_cycle.py", "tests/e2e/test_scheduler.py")
+"""These share a whole stack with Airflow's processes, which take half a minute to start."""
 APART = ("trainer", "local")
 _MLFLOW_START_TIMEOUT_S = 120
 
@@ -35,6 +37,8 @@ class TogetherByServers(LoadScopeScheduling):  # type: ignore[misc] - xdist has 
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file in AIRFLOWS:
+            return "airflow's processes"
         folder = file.split("/")[1] if file.startswith("tests/") else ""
         return file if folder == "e2e" else folder if folder in APART else "rest"
 
