@@ -61,7 +61,7 @@ class Cluster(Protocol):
         """The last lines of a pod's log; empty where there is none to be had."""
 
     async def warnings(self, gang: GangId) -> Sequence[str]:
-        """What the cluster last warned of about each of the gang's pods; empty where that is not to be had."""
+        """What the cluster last warned of about each of the gang's pods and its group; empty where not to be had."""
 
     async def delete(self, gang: GangId, grace_s: int, launch: str | None = None) -> None:
         """Ask for the Service and all pods of the gang to be deleted; what is gone already is fine.

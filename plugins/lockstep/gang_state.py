@@ -134,7 +134,7 @@ def _limit_now(running: RunningGang, view: GangView) -> _Limit | None:
     timeouts = running.timeouts
     if view.queued:
         return _Limit(running.launched_at + timeouts.queue_s, f"the queue timeout of {timeouts.queue_s:g} s")
-    if not all(pod.started for pod in view.pods.values()):
+    if not view.all_started:
         name = f"the startup timeout of {timeouts.startup_s:g} s"
         return _Limit(view.startup_from + timeouts.startup_s, name, FailureClass.INFRA)
     if timeouts.run_s is None:

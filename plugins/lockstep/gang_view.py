@@ -30,6 +30,10 @@ class GangView:
         return any(pod.queued for pod in self.living.values())
 
     @property
+    def all_started(self) -> bool:
+        return all(pod.started for pod in self.pods.values())
+
+    @property
     def living(self) -> Mapping[str, PodSnapshot]:
         """The pods that are there, by UID."""
         return {pod.uid: pod for rank, pod in self.pods.items() if rank not in self.gone}

@@ -192,13 +192,11 @@ class KubernetesCluster:
 
     async def warnings(self, gang: GangId) -> Sequence[str]:
         try:
-            listed = await self._core.list_namespaced_event(
-                self._namespace, field_selector="involvedObject.kind=Pod,type=Warning"
-            )
+            listed = await self._core.list_namespaced_event(self._namespace, field_selector="type=Warning")
         except (ApiException, aiohttp.ClientError, TimeoutError):
             return ()
         last = {event.involved_object.name: f"{event.reason}: {event.message}" for event in listed.items}
-        return tuple(f"{pod}: {said}" for pod, said in sorted(last.items()) if pod.startswith(f"{gang.name}-"))
+        return tuple(f"{name}: {said}" for name, said in sorted(last.items()) if name.startswith(f"{gang.name}-"))
 
     async def delete_running(self, gang: GangId, grace_s: int, launch: str) -> None:
         await self._delete_pods(gang, grace_s, launch, field_selector=NOT_ENDED)

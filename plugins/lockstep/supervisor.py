@@ -23,6 +23,7 @@ from lockstep.pod_plan import GangPlan, WorkerPod, replan
 from lockstep.pod_snapshot import PodSnapshot
 from lockstep.removal import Removal, remove
 from lockstep.running_gang import RunningGang
+from lockstep.slow_start import told_while_it_waits, warned
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,6 @@ CREATE_AT_ONCE = 16
 FAILED_GRACE_S = 5
 """Grace for the rest of a failed gang: what it could still save is behind its last backup, or equal to it."""
 TAIL_LINES = 20
-WARNINGS = 3
 
 
 async def launch(
@@ -186,7 +186,8 @@ class _Watched:
 
 async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
     running, failed_at = watched.running, None
-    async with LogFollowers(cluster, running) as logs:
+    telling = told_while_it_waits(running.gang, lambda: watched.view, cluster)
+    async with telling, LogFollowers(cluster, running) as logs:
         while True:
             now = clock.now()
             if failed_at is None and gang_failures(watched.view, now):
@@ -203,7 +204,7 @@ async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
                     await logs.drain(watched.view, whole=False)
                     raise await _explained(failed, watched.view, cluster)
                 case Abort(why=why, kind=kind):
-                    raise GangTimedOut(f"{running.gang}: {why}{await _warned(running, cluster)}", kind=kind)
+                    raise GangTimedOut(f"{running.gang}: {why}{await warned(running.gang, cluster)}", kind=kind)
 
 
 async def _explained(failed: Fail, view: GangView, cluster: Cluster) -> LockstepError:
@@ -216,14 +217,6 @@ async def _explained(failed: Fail, view: GangView, cluster: Cluster) -> Lockstep
         log.info("The last lines of %s:\n%s", failed.cause.title, "\n".join(tail))
     kind = GangFailed if failed.cause.kind in USERS_TO_MEND else GangLost
     return kind(f"{failed.cause}{_others(failed.others)}", kind=failed.cause.kind, step=failed.cause.step)
-
-
-async def _warned(running: RunningGang, cluster: Cluster) -> str:
-    """What the cluster itself says of pods that do not start, in one line."""
-    warnings = await cluster.warnings(running.gang)
-    told = "; ".join(" ".join(warning.split()) for warning in warnings[:WARNINGS])
-    more = f" (and of {len(warnings) - WARNINGS} more pods)" if len(warnings) > WARNINGS else ""
-    return f"; the cluster warns of {told}{more}" if told else ""
 
 
 def _others(count: int) -> str:

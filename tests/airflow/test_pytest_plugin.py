@@ -194,13 +194,14 @@ def test_whole_runs_never_use_the_database_of_an_installation(program: str, said
 
 
 STARTER = """
-import sys, threading
+import signal, sys, threading
 from pathlib import Path
 from lockstep.local.service import Service, base_environment
 from lockstep.local.service_process import start
 from lockstep.local.stack import Stack
 from lockstep.stack_guard import guarded
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
 stack = Stack(Path(sys.argv[1]), with_airflow=False)
 argv = (sys.executable, "-c", "import threading; threading.Event().wait()")
 with guarded(stack):
@@ -223,4 +224,5 @@ def test_the_stack_ends_with_the_tests_however_they_end(end: signal.Signals, tmp
         left = list(service_process.marked(state))
         assert len(left) == 1
         starter.send_signal(end)
+        starter.wait(timeout=60)
     assert service_process.await_end(left, timeout_s=60) == []

@@ -114,9 +114,10 @@ async def test_a_gang_of_higher_priority_takes_the_place_of_one_of_lower(
 
 
 async def test_a_gang_that_waits_for_too_long_gives_up_its_place(real_gangs: Gangs, queue: LocalQueue) -> None:
-    plan = queued(real_gangs, queue, workers=3, timeouts={"queue_s": 2})
-    with pytest.raises(GangTimedOut, match=r"the queue timeout of 2 s passed: .*worker 2 waits in the queue"):
+    plan = queued(real_gangs, queue, workers=3, timeouts={"queue_s": 5})
+    with pytest.raises(GangTimedOut, match=r"the queue timeout of 5 s passed: .*worker 2 waits in the queue") as told:
         await real_gangs.run(plan)
+    assert "insufficient quota for cpu" in str(told.value)  # as Kueue says of the group
     queue.wait_until_empty()
 
 

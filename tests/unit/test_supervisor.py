@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lockstep import log_follower, removal, supervisor
+from lockstep import log_follower, removal, slow_start, supervisor
 from lockstep.cluster import AlreadyExists, LogLine
 from lockstep.errors import ClusterUnavailable, GangFailed, GangLost, GangTimedOut
 from lockstep.event_stream import EventStream
@@ -106,7 +106,27 @@ async def test_pods_that_do_not_start_are_told_with_what_the_cluster_warns_of() 
     with pytest.raises(GangTimedOut) as told:
         await watching
     assert "worker 0 waits for its container: ContainerCreating" in str(told.value)
-    assert str(told.value).endswith("w2: FailedMount: no volume (and of 2 more pods)")
+    assert str(told.value).endswith("w2: FailedMount: no volume (and of 2 more)")
+
+
+async def test_why_a_gang_does_not_run_is_told_while_it_waits(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow_start, "FIRST_TOLD_AFTER_S", 0.01)
+    cluster, clock = MemoryCluster(), TickingClock()
+    cluster.warned = ("lockstep-1: Pending: insufficient quota for cpu",)
+    running = await launch(plan(), cluster, clock)
+    watching = asyncio.create_task(supervise(running, cluster, clock))
+    cluster.change(0, queued=True)
+    cluster.change(1, unscheduled="no node fits")
+    while "does not run yet" not in caplog.text:  # noqa: ASYNC110 - logs are no events
+        await asyncio.sleep(0)
+    for rank in range(2):
+        cluster.change(rank, queued=False, **DONE)
+    await watching
+    (told,) = {each.getMessage() for each in caplog.records if "does not run yet" in each.getMessage()}
+    assert "worker 0 waits in the queue; worker 1 cannot be scheduled: no node fits" in told
+    assert told.endswith("; the cluster warns of lockstep-1: Pending: insufficient quota for cpu")
 
 
 async def test_all_logs_are_shown_on_request(caplog: pytest.LogCaptureFixture) -> None:
