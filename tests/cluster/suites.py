@@ -19,8 +19,8 @@ PROJECT = Path(__file__).parents[2]
 HERE = Path(__file__).parent.relative_to(PROJECT)
 # The longest begin first; the first two wait most of their time, and for different nodes.
 LONGEST = (HERE / "test_bring_up.py", HERE / "test_failing_parts.py", Path("tests/contract/test_cluster_api.py"))
-# Two processes, each a file at a time: starting a pod is mostly waiting. A third has no core to run on.
-AT_ONCE = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
+# Each a file at a time, and more than there are cores: starting a pod is mostly waiting.
+AT_ONCE = ("--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder")
 
 
 def run_suites(arguments: Sequence[str]) -> int:

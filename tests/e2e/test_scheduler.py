@@ -58,46 +58,35 @@ def test_the_daily_run_starts_by_itself_and_a_person_can_end_its_training(stack:
     assert (states["train"], states["validate"], states["register"]) == ("failed", "upstream_failed", "upstream_failed")
 
 
-def test_a_triggered_run_holds_no_worker_slot_while_it_trains_and_registers_its_model(
-    stack: Stack, api: AirflowApi
-) -> None:
-    """Three workers, as asked in the Trigger form: no multiple of the files, so each reads all and keeps its share."""
-    known_dag(api, DAG)
-    api.set_paused(DAG, False)
-    run_id = api.trigger(DAG, {"workers": 3, "epochs": 2, "min_accuracy": 0.3, "model_name": "scheduled"}, None)
-
-    await_training(stack, api, run_id, count=3)
-
-    await_end(api, DAG, run_id)
-    assert set(states_of(api, DAG, run_id).values()) == {"success"}, why(api, run_id)
-    trained, registered = (api.returned(DAG, run_id, task) for task in ("train", "register"))
-    assert (trained["workers"], trained["replicas"], trained["sharding"]["policy"]) == (3, 3, "DATA")
-    assert (registered["name"], registered["version"]) == ("scheduled", 1)
-
-
-def test_a_worker_that_is_killed_in_training_costs_a_restart_and_no_run(
+def test_a_triggered_run_holds_no_worker_slot_outlives_a_killed_worker_and_registers_its_model(
     stack: Stack, api: AirflowApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TensorFlow's own: the whole gang starts anew and goes on from its backup, in the same try of the same run."""
+    """Three workers, as asked in the Trigger form: no multiple of the files, so each reads all and keeps its share.
+
+    The whole gang starts anew and goes on from its backup, in the same try of the same run.
+    """
     for name, value in stack.environment().items():
         monkeypatch.setenv(name, value)
     known_dag(api, DAG)
     api.set_paused(DAG, False)
-    run_id = api.trigger(DAG, {"epochs": 12, "min_accuracy": 0.3, "model_name": "restarted"}, None)
+    run_id = api.trigger(DAG, {"workers": 3, "epochs": 16, "min_accuracy": 0.3, "model_name": "scheduled"}, None)
     directory = RunDirectory.at(run_url(RUN_ROOT, GangId(dag_id=DAG, run_id=run_id, task_id="train")))
 
     def backed_up() -> bool:
-        return directory.backup_step() is not None and len(workers(stack.layout.state)) == 2
+        return directory.backup_step() is not None and len(workers(stack.layout.state)) == 3
 
+    await_training(stack, api, run_id, count=3)
     awaited(backed_up, what="the first backup", timeout_s=RUN_TIMEOUT_S)
     workers(stack.layout.state)[1].kill()
 
     await_end(api, DAG, run_id)
-    assert set(states_of(api, DAG, run_id).values()) == {"success"}
+    assert set(states_of(api, DAG, run_id).values()) == {"success"}, why(api, run_id)
     assert {task.try_number for task in api.tasks(DAG, run_id)} == {1}
-    trained = api.returned(DAG, run_id, "train")
+    trained, registered = (api.returned(DAG, run_id, task) for task in ("train", "register"))
+    assert (trained["workers"], trained["replicas"], trained["sharding"]["policy"]) == (3, 3, "DATA")
     assert trained["attempt"] == 2
     assert trained["resumed_from_step"] > 0
+    assert (registered["name"], registered["version"]) == ("scheduled", 1)
 
 
 def test_the_sweep_removes_a_gang_whose_task_a_person_ended_unwatched_and_no_other(

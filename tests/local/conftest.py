@@ -17,8 +17,6 @@ from lockstep.local.service_start import await_ready
 from lockstep.local.stack import Stack
 from lockstep.local.storage_service import EMULATOR, GATEWAY, make_bucket, storage_services, tensorflow_environment
 
-DAGS = Path(__file__).parent / "dags"
-
 
 @pytest.fixture
 def state_folder() -> Iterator[Path]:
@@ -30,19 +28,9 @@ def state_folder() -> Iterator[Path]:
     assert left == 0, f"{left} process(es) were left"
 
 
-@pytest.fixture(scope="package")
-def stack() -> Iterator[Stack]:
-    """A whole stack with the stories as its DAGs. A test that breaks a part of it calls `up` again."""
-    folder = Path(tempfile.mkdtemp(prefix="lockstep-stack-")).resolve()
-    stack = Stack(folder, dags_folder=DAGS, report=print)
-    try:
-        stack.up()
-        yield stack
-    finally:
-        stack.down()
-        left = service_process.end_strays(folder)
-    shutil.rmtree(folder)
-    assert left == 0, f"{left} process(es) were left"
+@pytest.fixture
+def stack(airflow_stack: Stack) -> Stack:
+    return airflow_stack
 
 
 @dataclass(frozen=True, kw_only=True)
