@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from lockstep import removal
 from lockstep.errors import GangLost
 from tests.cluster.cluster import look
 from tests.cluster.gangs import MEET, Gangs
@@ -39,12 +40,15 @@ def stopped(component: str) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("kwok_nodes")
-async def test_a_lost_node_ends_the_gang_on_the_infrastructures_account(real_gangs: Gangs) -> None:
+async def test_a_lost_node_ends_the_gang_on_the_infrastructures_account(
+    real_gangs: Gangs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its pods never report again; that they are to be deleted because of the node is all there is to see.
 
     Kubernetes waits five minutes for a lost node unless the pods say otherwise, as these do. It never gives up the only
     node of a cluster: where all are lost, it takes its own network for the cause.
     """
+    monkeypatch.setattr(removal, "CLEAN_UP_TIMEOUT_S", 5.0)  # no other test may use the node meanwhile
     plan = real_gangs.plan(pod_options={"tolerations": GIVE_UP_A_LOST_NODE_AT_ONCE})
     async with real_gangs.cluster.connected(), asyncio.timeout(180):
         supervised = asyncio.create_task(real_gangs.supervise(await real_gangs.launch(plan)))
