@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +21,7 @@ class LogLine:
     """One line of a container's log; `at` is the time stamp that Kubernetes put on it (RFC 3339, nanoseconds).
 
     It is the `nth`, from 1, of those that bear this stamp: some runtimes give one to all that they read at once.
+    What a kubelet adds of its own has no stamp.
     """
 
     at: str
@@ -35,9 +35,6 @@ class LogLine:
 
 class Cluster(Protocol):
     """All calls raise the errors of `lockstep.errors`, and nothing of the client library."""
-
-    def connected(self) -> AbstractAsyncContextManager[None]:
-        """Holds the one connection that the other calls share."""
 
     async def create_service(self, plan: GangPlan) -> str | None:
         """Create the Service that owns the gang's pods and return its UID, or None if it already exists."""
@@ -60,8 +57,8 @@ class Cluster(Protocol):
     async def tail(self, pod: str, lines: int) -> Sequence[str]:
         """The last lines of a pod's log; empty where there is none to be had."""
 
-    async def warnings(self, gang: GangId) -> Sequence[str]:
-        """What the cluster last warned of about each of the gang's pods and its group; empty where not to be had."""
+    async def warnings(self, gang: GangId, attempt: int) -> Sequence[str]:
+        """What the cluster last warned of about each pod of the attempt and its group; empty where not to be had."""
 
     async def delete(self, gang: GangId, grace_s: int, launch: str | None = None) -> None:
         """Ask for the Service and all pods of the gang to be deleted; what is gone already is fine.

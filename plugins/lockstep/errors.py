@@ -67,6 +67,10 @@ class ClusterUnavailable(LockstepError):
     retryable = True
 
 
+class QuotaExceeded(ClusterUnavailable):
+    """The namespace has no room for the gang now; it may have when others have ended."""
+
+
 class CheckpointRejected(LockstepError):
     """Training ended, but what it left behind must not be called a model."""
 

@@ -6,6 +6,7 @@ those of the contract, with TensorFlow's preemption handler (42) beside them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -19,7 +20,13 @@ EXIT_SIGKILL = 137
 
 DISRUPTED_REASONS = frozenset({"Evicted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated"})
 BROKEN_IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
-WRONG_IMAGE_WORDS = ("invalid", "never", "not found", "no such", "unknown", "denied", "unauthorized", "forbidden")
+WRONG_IMAGE_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+WRONG_IMAGE_WORDS = (
+    *("not found", "no such image", "no image", "manifest unknown", "name unknown", "unknown authority"),
+    *("denied", "unauthorized", "forbidden"),
+)
+NAMES_IN_MESSAGES = re.compile(r'"[^"]*"|\S*/\S*')
+"""Images and addresses, whose words are their own."""
 LOST_PEER_WORDS = ("UnavailableError", "Connection reset by peer", "Socket closed", "coordination service")
 """What TensorFlow says in a foreign image's last words where a peer was lost; ours has an exit code for it."""
 BROKEN_CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
@@ -86,8 +93,9 @@ def failure_of(pod: PodSnapshot) -> WorkerFailure | None:
 
 def _image_failure(pod: PodSnapshot) -> FailureClass:
     """A registry that says no will say so again; one that cannot be reached may be there in a moment."""
-    said = f"{pod.waiting_reason} {pod.waiting_message}".lower()
-    return FailureClass.CONFIG if any(word in said for word in WRONG_IMAGE_WORDS) else FailureClass.SUSPECT
+    said = NAMES_IN_MESSAGES.sub(" ", pod.waiting_message).lower()
+    wrong = pod.waiting_reason in WRONG_IMAGE_REASONS or any(words in said for words in WRONG_IMAGE_WORDS)
+    return FailureClass.CONFIG if wrong else FailureClass.SUSPECT
 
 
 def culprit(failures: Iterable[WorkerFailure]) -> WorkerFailure | None:

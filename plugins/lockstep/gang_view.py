@@ -27,16 +27,11 @@ class GangView:
     @property
     def queued(self) -> bool:
         """Whether a queue holds any of the pods back."""
-        return any(pod.queued for pod in self.living.values())
+        return any(pod.queued for rank, pod in self.pods.items() if rank not in self.gone)
 
     @property
     def all_started(self) -> bool:
         return all(pod.started for pod in self.pods.values())
-
-    @property
-    def living(self) -> Mapping[str, PodSnapshot]:
-        """The pods that are there, by UID."""
-        return {pod.uid: pod for rank, pod in self.pods.items() if rank not in self.gone}
 
 
 def launched_view(running: RunningGang, now: float) -> GangView:

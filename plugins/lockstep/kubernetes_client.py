@@ -18,11 +18,16 @@ async def open_client(conn_id: str, lifetime: AsyncExitStack) -> ApiClient:
     """
     from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
     from airflow.sdk.exceptions import AirflowException
+    from kubernetes_asyncio.client import Configuration
     from kubernetes_asyncio.config import ConfigException
 
+    configuration = Configuration()
+    # With a bound, as many followed logs would leave no connection for the watch.
+    configuration.connection_pool_maxsize = None
     to_mend = (AirflowException, ConfigException, ValueError, LookupError, TypeError, FileNotFoundError)
     try:
-        return await lifetime.enter_async_context(AsyncKubernetesHook(conn_id=conn_id).get_conn())
+        hook = AsyncKubernetesHook(conn_id=conn_id, client_configuration=configuration)
+        return await lifetime.enter_async_context(hook.get_conn())
     except to_mend as failure:
         raise InvalidSpec(
             f"Airflow connection {conn_id!r} does not lead to a Kubernetes API ({failure}); "

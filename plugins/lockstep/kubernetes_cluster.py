@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -22,12 +22,12 @@ from kubernetes_asyncio.watch import Watch
 from tenacity import AsyncRetrying, retry_if_exception, retry_if_exception_type, stop_before_delay, wait_fixed
 
 from lockstep.cluster import AlreadyExists, LogLine
-from lockstep.errors import ClusterUnavailable, InvalidSpec, LockstepError
+from lockstep.errors import ClusterUnavailable, InvalidSpec, LockstepError, QuotaExceeded
 from lockstep.gang_scheduling import ignored
 from lockstep.kubernetes_client import open_client
 from lockstep.kubernetes_errors import as_lockstep_error, is_brief, is_replaced, is_taken
 from lockstep.log_lines import log_lines
-from lockstep.names import gang_selector, installation_selector
+from lockstep.names import gang_selector, group_name, installation_selector
 from lockstep.pod_event import PodEvent, PodGone, PodSeen, PodsListed
 from lockstep.pod_snapshot import PodSnapshot, snapshot
 from lockstep.standing_gang import StandingGang, standing_gang
@@ -49,17 +49,24 @@ pods train on meanwhile."""
 WATCH_FOR_S = 300
 SILENCE_S = 150.0
 """A watch without a word for this long is taken for dead: API servers send a bookmark about once a minute."""
+QUOTA_COUNTED_S = 10.0
 LOG_SILENCE_S = 300.0
 """A log without a word for this long is asked for anew: what lies between forgets idle connections without a word."""
 LOG_CHUNK_BYTES = 16 * 1024
 """How much of a log is in hand at once; more waits in its connection, which holds its sender back."""
 REWATCH_PAUSE_S = 0.5
+REWATCH_PAUSE_MOST_S = 5.0
 RECONNECT_PAUSE_S = 1.0
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 LEFTOVER_S = 30.0
 """How long an object of a former launch may take to go: it is collected as soon as its Service is gone."""
+TAIL_BYTES = 64 * 1024
 CLOCK_SKEW_S = 60
 """How far the clocks of a node and of Airflow may be apart without losing a line of a log that is taken up again."""
+
+
+_NOT_TO_BE_HAD = (ApiException, aiohttp.ClientError, TimeoutError, LockstepError)
+_LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 class KubernetesCluster:
@@ -70,6 +77,7 @@ class KubernetesCluster:
         self._namespace = namespace
         self._lifetime = AsyncExitStack()
         self._renewing = asyncio.Lock()
+        self._heard_at = time.monotonic()
         self._core: CoreV1Api
 
     @asynccontextmanager
@@ -110,7 +118,9 @@ class KubernetesCluster:
     async def create_pod(self, plan: GangPlan, worker: WorkerPod, owner_uid: str) -> PodSnapshot:
         manifest = pod_manifest(plan, worker, owner_uid)
         try:
-            pod = await self._call("create_namespaced_pod", f"create pod {worker.name}", body=manifest)
+            async for attempt in _while_quota_is_full():
+                with attempt:
+                    pod = await self._call("create_namespaced_pod", f"create pod {worker.name}", body=manifest)
         except AlreadyExists:
             # The answer to our own, retried request may have been lost: the owner tells whose pod it is.
             pod = await self._call(
@@ -182,21 +192,26 @@ class KubernetesCluster:
             response.close()
 
     async def tail(self, pod: str, lines: int) -> Sequence[str]:
+        asked = {"name": pod, "container": CONTAINER, "tail_lines": lines, "limit_bytes": TAIL_BYTES}
         try:
-            text = await self._core.read_namespaced_pod_log(
-                name=pod, namespace=self._namespace, container=CONTAINER, tail_lines=lines
-            )
-        except (ApiException, aiohttp.ClientError, TimeoutError):
+            answer = await self._authenticated("read_namespaced_pod_log", {**asked, "_preload_content": False})
+            text = await answer.read()
+        except _NOT_TO_BE_HAD:
             return ()
-        return tuple(text.splitlines())
+        return tuple(text.decode(errors="replace").splitlines())
 
-    async def warnings(self, gang: GangId) -> Sequence[str]:
+    async def warnings(self, gang: GangId, attempt: int) -> Sequence[str]:
+        group = group_name(gang, attempt)
         try:
-            listed = await self._core.list_namespaced_event(self._namespace, field_selector="type=Warning")
-        except (ApiException, aiohttp.ClientError, TimeoutError):
+            listed = await self._authenticated("list_namespaced_event", {"field_selector": "type=Warning"})
+        except _NOT_TO_BE_HAD:
             return ()
-        last = {event.involved_object.name: f"{event.reason}: {event.message}" for event in listed.items}
-        return tuple(f"{name}: {said}" for name, said in sorted(last.items()) if name.startswith(f"{gang.name}-"))
+        last: dict[str, str] = {}
+        for event in sorted(listed.items, key=_moment):
+            name = event.involved_object.name or ""
+            if name == group or name.startswith(f"{group}-"):
+                last[name] = f"{event.reason}: {event.message}"
+        return tuple(f"{name}: {said}" for name, said in sorted(last.items()))
 
     async def delete_running(self, gang: GangId, grace_s: int, launch: str) -> None:
         await self._delete_pods(gang, grace_s, launch, field_selector=NOT_ENDED)
@@ -227,9 +242,14 @@ class KubernetesCluster:
         return [snapshot(pod) for pod in listed.items], str(listed.metadata.resource_version)
 
     async def _changes(self, gang: GangId, version: str) -> AsyncGenerator[PodEvent]:
-        """Follows the changes since `version`; resumes where it was when the server or the network ends the stream."""
-        while True:
-            async with Watch(return_type="V1Pod") as watch:
+        """Follows the changes since `version`; resumes where it was when the server or the network ends the stream.
+
+        Raises ClusterUnavailable once nothing has been heard for WATCH_PATIENCE_S.
+        """
+        pause_s = REWATCH_PAUSE_S
+        async with Watch(return_type="V1Pod") as watch:  # one for all streams: making it takes the event loop 50 ms
+            while True:
+                heard_at = self._heard_at
                 stream = watch.stream(
                     self._watched_pods,
                     label_selector=gang_selector(gang),
@@ -242,12 +262,20 @@ class KubernetesCluster:
                     async for change in stream:
                         if not isinstance(change, dict):
                             break  # the stream ended within a line
+                        self._heard_at = time.monotonic()
                         version = watch.resource_version or version
                         if (event := _event(change)) is not None:
                             yield event
                 except (aiohttp.ClientError, TimeoutError) as cut:
                     log.info("The watch on %s was cut (%s); going on from version %s", gang, cut, version)
-            await asyncio.sleep(REWATCH_PAUSE_S)
+                    self._give_up_after_silence(cut)
+                await watch.close()
+                pause_s = REWATCH_PAUSE_S if self._heard_at > heard_at else min(2 * pause_s, REWATCH_PAUSE_MOST_S)
+                await asyncio.sleep(pause_s)
+
+    def _give_up_after_silence(self, failure: Exception) -> None:
+        if time.monotonic() - self._heard_at > WATCH_PATIENCE_S:
+            raise self._unreachable("watch the gang's pods", WATCH_PATIENCE_S, failure) from failure
 
     async def _watched_pods(self, **arguments: Any) -> Any:
         return await self._authenticated("list_namespaced_pod", arguments)
@@ -282,10 +310,13 @@ class KubernetesCluster:
                 raise AlreadyExists(doing) from refusal
             raise as_lockstep_error(refusal, doing) from None
         except (aiohttp.ClientError, TimeoutError) as failure:
-            raise ClusterUnavailable(
-                f"the Kubernetes API of connection {self._conn_id!r} could not be reached for {patience_s:g} s "
-                f"to {doing}: {type(failure).__name__}: {failure}"
-            ) from failure
+            raise self._unreachable(doing, patience_s, failure) from failure
+
+    def _unreachable(self, doing: str, patience_s: float, failure: Exception) -> ClusterUnavailable:
+        return ClusterUnavailable(
+            f"the Kubernetes API of connection {self._conn_id!r} could not be reached for {patience_s:g} s "
+            f"to {doing}: {type(failure).__name__}: {failure}"
+        )
 
     async def _authenticated(self, operation: str, arguments: dict[str, Any]) -> Any:
         core = self._core
@@ -300,6 +331,7 @@ class KubernetesCluster:
     async def _request(self, core: CoreV1Api, operation: str, arguments: dict[str, Any]) -> Any:
         api = core if hasattr(core, operation) else CustomObjectsApi(core.api_client)
         answer = await getattr(api, operation)(namespace=self._namespace, **arguments)
+        self._heard_at = time.monotonic()
         if isinstance(answer, aiohttp.ClientResponse) and answer.status >= 400:
             # The client raises for no answer that is streamed; a refusal would be read as a log, or as pods.
             raise ApiException(http_resp=RESTResponse(answer, await answer.read()))  # type: ignore[arg-type]
@@ -310,7 +342,9 @@ class KubernetesCluster:
         async with self._renewing:
             if self._core is refused:
                 lifetime = AsyncExitStack()
-                self._core = CoreV1Api(await open_client(self._conn_id, lifetime))
+                async for attempt in _connecting(RETRY_FOR_S):
+                    with attempt:
+                        self._core = CoreV1Api(await open_client(self._conn_id, lifetime))
                 old, self._lifetime = self._lifetime, lifetime
                 await old.aclose()
 
@@ -344,6 +378,16 @@ def _while_taken() -> AsyncRetrying:
     )
 
 
+def _while_quota_is_full() -> AsyncRetrying:
+    """The use of a quota is counted anew some moments after pods have gone: those of the attempt before, for one."""
+    return AsyncRetrying(
+        retry=retry_if_exception_type(QuotaExceeded),
+        wait=wait_fixed(1.0),
+        stop=stop_before_delay(QUOTA_COUNTED_S),
+        reraise=True,
+    )
+
+
 def _brief(failure: BaseException) -> bool:
     if isinstance(failure, ApiException):
         return is_brief(failure)
@@ -358,6 +402,11 @@ def _event(change: dict[str, Any]) -> PodEvent | None:
             return PodGone(snapshot(change["object"]))
         case _:
             return None  # a bookmark: only its version counts
+
+
+def _moment(event: Any) -> datetime:
+    """When a cluster last saw it; the API has a field of each generation, and any may be empty."""
+    return event.last_timestamp or event.event_time or event.metadata.creation_timestamp or _LONG_AGO
 
 
 def _seconds_since(line: LogLine) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lockstep.errors import ClusterUnavailable, InvalidSpec, LockstepError, NotPermitted
+from lockstep.errors import ClusterUnavailable, InvalidSpec, LockstepError, NotPermitted, QuotaExceeded
 
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 
@@ -20,10 +20,13 @@ def as_lockstep_error(refusal: Any, doing: str) -> LockstepError:
         return InvalidSpec(said)
     if refusal.status == 401:
         return NotPermitted(f"{said}; renew the credentials of the Airflow connection")
+    if refusal.status == 403 and "exceeded quota" in said:
+        return QuotaExceeded(f"{said}; raise the quota, or try again when other pods have ended")
     if refusal.status == 403:
-        return NotPermitted(f"{said}; grant the right (docker/kubernetes/ has the Role) or raise the quota it names")
+        return NotPermitted(f"{said}; grant the right (docker/kubernetes/ has the Role)")
     if refusal.status == 404:
-        return NotPermitted(f"{said}; create the namespace, or name another with namespace=")
+        no_namespace = (_status(refusal).get("details") or {}).get("kind") == "namespaces"
+        return NotPermitted(f"{said}; create the namespace, or name another with namespace=" if no_namespace else said)
     return ClusterUnavailable(said)
 
 

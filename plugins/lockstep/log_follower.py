@@ -93,7 +93,7 @@ class _LogFollower:
             try:
                 async for line in self._cluster.log(self._pod, last):
                     log.info("%s%s", self._prefix, line.text)
-                    last, self._told = line, self._told + 1
+                    last, self._told = line if line.at else last, self._told + 1
                     if self._told % LINES_AT_ONCE == 0:
                         await asyncio.sleep(0)
                 if await self._has_ended():

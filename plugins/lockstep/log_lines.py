@@ -6,6 +6,7 @@ However the log is cut into chunks, it is cut into the same lines: who reads it 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 
 from lockstep.cluster import LogLine
 
@@ -51,7 +52,18 @@ class _Lines:
     def _piece(self, raw: bytes) -> LogLine:
         text = raw.decode(errors="replace").rstrip("\r")
         if not self._at:
-            self._at, _, text = text.partition(" ")
+            at, _, rest = text.partition(" ")
+            if not _is_stamp(at):
+                return LogLine("", text)  # not the container's: a kubelet says in its log what went wrong with it
+            self._at, text = at, rest
         nth = self._last.nth + 1 if self._last.at == self._at else 1
         self._last = LogLine(self._at, text, nth)
         return self._last
+
+
+def _is_stamp(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

@@ -17,6 +17,7 @@ from lockstep.event_stream import EventStream
 from lockstep.names import GangId
 from lockstep.pod_event import PodEvent, PodGone, PodSeen, PodsListed
 from lockstep.pod_snapshot import PodSnapshot
+from lockstep.running_gang import RunningGang
 
 log = logging.getLogger(__name__)
 
@@ -27,19 +28,12 @@ Pods = Mapping[str, PodSnapshot]
 """Pods that are there, by UID."""
 
 
-async def remove(gang: GangId, cluster: Cluster, grace_s: int, launch: str | None = None) -> None:
-    """Delete the gang, whatever launch or the one named, and wait until its pods are gone.
-
-    Raises ClusterUnavailable if some stay.
-    """
-    await Removal(gang, launch, grace_s).carry_out(cluster)
-
-
 @dataclass(frozen=True, slots=True)
 class Removal:
     """The removal of a gang, of whatever launch or of the one whose Service has the UID `launch`.
 
-    Where `keep_ended` is set, pods that have ended stay for whoever wants to look at them, and so does the Service.
+    Where `keep_ended` is set, pods of a known `launch` that have ended stay for whoever wants to look at them, and so
+    does the Service.
     """
 
     gang: GangId
@@ -51,7 +45,7 @@ class Removal:
         """Raises ClusterUnavailable if pods stay."""
         await self.ask(cluster)
         async with EventStream(cluster.events(self.gang)) as events:
-            await self.see(cluster, events)
+            await self._see_through(cluster, events)
 
     async def ask(self, cluster: Cluster, *, by_force: bool = False) -> None:
         grace_s = 0 if by_force else self.grace_s
@@ -60,10 +54,9 @@ class Removal:
         else:
             await cluster.delete(self.gang, grace_s, self.launch)
 
-    async def see(self, cluster: Cluster, events: EventStream, left: Pods | None = None) -> None:
-        """Wait until the pods, `left` if they are known, are gone; those of a lost node go by force."""
+    async def _see_through(self, cluster: Cluster, events: EventStream) -> None:
         timeout_s = self.grace_s + CLEAN_UP_TIMEOUT_S
-        if (left := await self._left_after(timeout_s, events, left)) == {}:
+        if (left := await self._left_after(timeout_s, events, None)) == {}:
             return
         log.warning("Not gone within %g s, so deleted by force: %s", timeout_s, _names(left))
         await self.ask(cluster, by_force=True)
@@ -99,3 +92,8 @@ class Removal:
 
 def _names(pods: Pods | None) -> str:
     return ", ".join(pod.name for pod in pods.values()) if pods else "pods that the API does not list"
+
+
+def removal_of(running: RunningGang, grace_s: int) -> Removal:
+    """Of a gang that has not succeeded, as its author wants it cleaned up."""
+    return Removal(running.gang, running.launch, grace_s, keep_ended=running.clean_up != "delete")

@@ -21,7 +21,7 @@ from lockstep.gang_view import GangView, launched_view, observe
 from lockstep.log_follower import LogFollowers
 from lockstep.pod_plan import GangPlan, WorkerPod, replan
 from lockstep.pod_snapshot import PodSnapshot
-from lockstep.removal import Removal, remove
+from lockstep.removal import Removal, removal_of
 from lockstep.running_gang import RunningGang
 from lockstep.slow_start import told_while_it_waits, warned
 
@@ -50,11 +50,7 @@ async def launch(
         owner_uid, plan = await _replace(plan, found, cluster, FAILED_GRACE_S)
     elif found:
         owner_uid, plan = await _replace(plan, found, cluster, plan.spec.timeouts.grace_s)
-    try:
-        plan, pods = await _create_gang(plan, owner_uid, cluster)
-    except Exception as failure:
-        await _note_failures(failure, cluster.delete(plan.gang, FAILED_GRACE_S))
-        raise
+    plan, pods = await _create_gang(plan, owner_uid, cluster)
     log.info("Launched %s, owned by Service %s; pods: %d", plan.gang, plan.service, len(pods))
     return _running(plan, pods, launched_at=clock.now(), deadline=deadline)
 
@@ -81,7 +77,7 @@ async def supervise(running: RunningGang, cluster: Cluster, clock: Clock) -> Fin
 
 async def end(running: RunningGang, cluster: Cluster) -> None:
     """End a gang that has failed, but for the ended pods that shall be kept. Raises ClusterUnavailable."""
-    await Removal(running.gang, running.launch, FAILED_GRACE_S, running.clean_up != "delete").carry_out(cluster)
+    await removal_of(running, FAILED_GRACE_S).carry_out(cluster)
 
 
 async def leave(running: RunningGang, cluster: Cluster) -> None:
@@ -126,7 +122,7 @@ async def _replace(
     plan: GangPlan, found: Sequence[PodSnapshot], cluster: Cluster, grace_s: int
 ) -> tuple[str, GangPlan]:
     log.info("Removing what an earlier try of %s left: %d pods", plan.gang, len(found))
-    await remove(plan.gang, cluster, grace_s)
+    await Removal(plan.gang, None, grace_s).carry_out(cluster)
     plan = replan(plan, max(plan.attempt, next_attempt(found)))
     owner_uid = await cluster.create_service(plan)
     if owner_uid is None:
@@ -137,14 +133,23 @@ async def _replace(
 async def _create_gang(plan: GangPlan, owner_uid: str, cluster: Cluster) -> tuple[GangPlan, list[PodSnapshot]]:
     """Create the pods, after those of a task that was ended just now have left, with the grace that they were given."""
     try:
-        return plan, await _create_pods(plan, owner_uid, cluster)
+        return plan, await _create_all_or_none(plan, owner_uid, cluster)
     except AlreadyExists:
         found = await cluster.pods(plan.gang)
     owner_uid, plan = await _replace(plan, found, cluster, plan.spec.timeouts.grace_s)
     try:
-        return plan, await _create_pods(plan, owner_uid, cluster)
+        return plan, await _create_all_or_none(plan, owner_uid, cluster)
     except AlreadyExists as taken:
-        raise ClusterUnavailable(f"cannot {taken}: another pod has that name; try again") from None
+        raise ClusterUnavailable(f"cannot {taken}: another object has that name; try again") from None
+
+
+async def _create_all_or_none(plan: GangPlan, owner_uid: str, cluster: Cluster) -> list[PodSnapshot]:
+    """What fails takes along what this launch has created, and nothing of another's."""
+    try:
+        return await _create_pods(plan, owner_uid, cluster)
+    except Exception as failure:
+        await _note_failures(failure, cluster.delete(plan.gang, FAILED_GRACE_S, owner_uid))
+        raise
 
 
 async def _create_pods(plan: GangPlan, owner_uid: str, cluster: Cluster) -> list[PodSnapshot]:
@@ -186,8 +191,10 @@ class _Watched:
 
 async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
     running, failed_at = watched.running, None
-    telling = told_while_it_waits(running.gang, lambda: watched.view, cluster)
+    telling = told_while_it_waits(running, lambda: watched.view, cluster)
     async with telling, LogFollowers(cluster, running) as logs:
+        # Nothing is overdue that was not looked at: who takes over an old gang has seen nothing of it yet.
+        await watched.look(clock, None if running.deadline is None else max(0.0, running.deadline - clock.now()))
         while True:
             now = clock.now()
             if failed_at is None and gang_failures(watched.view, now):
@@ -204,7 +211,7 @@ async def _watch(watched: _Watched, cluster: Cluster, clock: Clock) -> Finish:
                     await logs.drain(watched.view, whole=False)
                     raise await _explained(failed, watched.view, cluster)
                 case Abort(why=why, kind=kind):
-                    raise GangTimedOut(f"{running.gang}: {why}{await warned(running.gang, cluster)}", kind=kind)
+                    raise GangTimedOut(f"{running.gang}: {why}{await warned(running, cluster)}", kind=kind)
 
 
 async def _explained(failed: Fail, view: GangView, cluster: Cluster) -> LockstepError:

@@ -95,7 +95,12 @@ def test_gangs_go_with_their_task_and_only_with_it(run_dag: RunDag, kubeconfig: 
     assert run["tasks"]["sweep"] == "success", log[-5000:]
     names = run["xcoms"]["leave_gangs.return_value"]
     swept = {fate: {names[each] for each in each_of} for fate, each_of in run["xcoms"]["sweep.return_value"].items()}
-    assert swept == {"removed": {"failed", "succeeded"}, "kept": {"of the future"}, "left": {"unknown"}}
+    assert swept == {
+        "removed": {"failed", "succeeded"},
+        "ended": set(),
+        "kept": {"of the future"},
+        "left": {"unknown"},
+    }
     found = core.list_namespaced_pod("default", label_selector=f"{LABEL_INSTALLATION} in (swept,neighbour)").items
     living = [names[pod.metadata.labels[LABEL_GANG]] for pod in found if pod.metadata.deletion_timestamp is None]
     assert sorted(living) == ["neighbour's"] * 2 + ["of the future"] * 2 + ["unknown"] * 2

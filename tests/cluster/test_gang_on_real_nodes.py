@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.errors import GangFailed, GangLost, GangTimedOut, InvalidSpec, NotPermitted
+from lockstep.errors import GangFailed, GangLost, GangTimedOut, InvalidSpec, NotPermitted, QuotaExceeded
 from lockstep.pod_plan import replan
 from tests.cluster.cluster import look
 from tests.cluster.empty_registry import empty_registry
@@ -110,7 +110,7 @@ async def test_a_gang_over_the_quota_is_refused_and_leaves_nothing(
     installation.kubectl("patch", "resourcequota", "lockstep", '--patch={"spec": {"hard": {"pods": "2"}}}')
     plan = real_gangs.plan(workers=4)
     async with real_gangs.cluster.connected():
-        with pytest.raises(NotPermitted, match="exceeded quota: lockstep"):
+        with pytest.raises(QuotaExceeded, match="exceeded quota: lockstep"):
             await real_gangs.launch(plan)
         await real_gangs.gone(plan)
 

@@ -89,7 +89,7 @@ class MemoryCluster:
     async def tail(self, pod: str, lines: int) -> Sequence[str]:
         return (f"last words of {pod}",)
 
-    async def warnings(self, gang: GangId) -> Sequence[str]:
+    async def warnings(self, gang: GangId, attempt: int) -> Sequence[str]:
         return self.warned
 
     async def delete_running(self, gang: GangId, grace_s: int, launch: str) -> None:

@@ -19,19 +19,24 @@ from lockstep.kubernetes_cluster import KubernetesCluster
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """`lines` are sent one by one; where `held` is set the stream then stays open, as a watch does."""
+    """`lines` are sent one by one; where `held` is set the stream then stays open, as a watch does.
+
+    One that is `lost` never comes: the connection is closed.
+    """
 
     status: int = 200
-    lines: tuple[str, ...] = ()
+    lines: tuple[str | bytes, ...] = ()
     held: bool = False
+    lost: bool = False
 
 
 def document(body: dict[str, Any], status: int = 200) -> Answer:
     return Answer(status=status, lines=(json.dumps(body),))
 
 
-def refusal(status: int, reason: str) -> Answer:
-    return document({"kind": "Status", "code": status, "reason": reason, "message": f"because {reason}"}, status)
+def refusal(status: int, reason: str, message: str = "") -> Answer:
+    said = message or f"because {reason}"
+    return document({"kind": "Status", "code": status, "reason": reason, "message": said}, status)
 
 
 def pod_list(*pods: dict[str, Any]) -> Answer:
@@ -91,12 +96,14 @@ def _kind(request: web.Request) -> str:
 
 
 async def _sent(answer: Answer, request: web.Request) -> web.StreamResponse:
-    text = "".join(answer.lines).startswith("{")
-    headers = {"Content-Type": "application/json" if text else "text/plain"}
+    lines = [line if isinstance(line, bytes) else line.encode() for line in answer.lines]
+    headers = {"Content-Type": "application/json" if b"".join(lines).startswith(b"{") else "text/plain"}
     response = web.StreamResponse(status=answer.status, headers=headers)
+    if answer.lost and request.transport is not None:
+        request.transport.close()
     await response.prepare(request)
-    for line in answer.lines:
-        await response.write(line.encode())
+    for line in lines:
+        await response.write(line)
     if answer.held:
         await asyncio.Event().wait()
     return response

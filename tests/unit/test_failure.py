@@ -78,6 +78,24 @@ from tests.unit.builders import failed, pod, running, succeeded
             id="a registry that does not answer",
         ),
         pytest.param(
+            pod(
+                0,
+                waiting_reason="ErrImagePull",
+                waiting_message='failed to pull image "reg.example/never-late/denied:1": '
+                "dial tcp: lookup reg.example: no such host",
+            ),
+            FailureClass.SUSPECT,
+            'its image cannot be pulled: ErrImagePull: failed to pull image "reg.example/never-late/denied:1": '
+            "dial tcp: lookup reg.example: no such host",
+            id="a registry whose name is not known now, and an image of an unlucky name",
+        ),
+        pytest.param(
+            pod(0, waiting_reason="InvalidImageName"),
+            FailureClass.CONFIG,
+            "its image cannot be pulled: InvalidImageName",
+            id="a name that no image can have",
+        ),
+        pytest.param(
             failed(0, exit_code=2, message="Traceback\nKeyError: 'x'\n"),
             FailureClass.USER,
             "exit code 2: KeyError: 'x'",

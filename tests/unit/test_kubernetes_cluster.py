@@ -10,7 +10,7 @@ import pytest
 
 from lockstep import kubernetes_cluster
 from lockstep.cluster import AlreadyExists, LogLine
-from lockstep.errors import ClusterUnavailable, InvalidSpec, NotPermitted
+from lockstep.errors import ClusterUnavailable, InvalidSpec, NotPermitted, QuotaExceeded
 from lockstep.gang_object import GangObject
 from lockstep.kubernetes_cluster import KubernetesCluster
 from lockstep.pod_event import PodGone, PodsListed
@@ -75,6 +75,41 @@ async def test_a_watch_that_is_not_allowed_is_not_asked_for_again(api: ScriptedA
         async for _ in cluster.events(GANG):
             pass
     assert api.requests["watch"] == 1
+
+
+async def test_a_watch_that_nobody_answers_any_more_comes_to_an_end(
+    api: ScriptedApi, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster was deleted, or its address leads nowhere: nothing is ever refused."""
+    monkeypatch.setattr(kubernetes_cluster, "WATCH_PATIENCE_S", 0.2)
+    monkeypatch.setattr(kubernetes_cluster, "REWATCH_PAUSE_S", 0.05)
+    api.answers("list", pod_list(pod_object(0)))
+    api.answers("watch", Answer(lost=True))
+    async with asyncio.timeout(30):
+        with pytest.raises(ClusterUnavailable, match=r"could not be reached for 0.2 s to watch the gang's pods"):
+            async for _ in cluster.events(GANG):
+                pass
+    assert api.requests["list"] == 1
+
+
+async def test_the_last_lines_of_a_worker_may_be_in_any_encoding(api: ScriptedApi, cluster: KubernetesCluster) -> None:
+    api.answers("log", Answer(lines=(b"loss 0.1\n", "caf\u00e9\n".encode("latin-1"))))
+    assert await cluster.tail("w0", 20) == ("loss 0.1", "caf\ufffd")
+
+
+async def test_a_full_quota_is_asked_again_for_a_moment_and_then_left_to_airflows_retries(
+    api: ScriptedApi, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pods of the attempt before have gone, but still count for a moment."""
+    full = refusal(403, "Forbidden", "exceeded quota: lockstep")
+    api.answers("create", full, document(pod_object(), 201))
+    assert (await cluster.create_pod(PLAN, PLAN.workers[0], "owner")).uid == "uid-0"
+    monkeypatch.setattr(kubernetes_cluster, "QUOTA_COUNTED_S", 0.5)
+    api.script["create"].clear()
+    api.answers("create", full)
+    with pytest.raises(QuotaExceeded, match="try again when other pods have ended"):
+        await cluster.create_pod(PLAN, PLAN.workers[0], "owner")
+    assert QuotaExceeded.retryable
 
 
 async def lines(cluster: KubernetesCluster, since: LogLine | None = None) -> list[str]:

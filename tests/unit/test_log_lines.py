@@ -25,6 +25,12 @@ async def lines_of(chunks: list[bytes]) -> list[LogLine]:
     return [line async for line in log_lines(stream())]
 
 
+async def test_what_a_kubelet_adds_of_its_own_bears_no_stamp() -> None:
+    added = "failed to create fsnotify watcher: too many open files"
+    lines = await lines_of([f"{AT} first\n{added}\n{AT} second\n{added}".encode()])
+    assert [(line.at, line.text) for line in lines] == [(AT, "first"), ("", added), (AT, "second"), ("", added)]
+
+
 async def test_lines_of_one_stamp_are_numbered_and_long_ones_are_cut() -> None:
     lines = await lines_of([LOG])
     assert [(line.at, line.nth) for line in lines] == [*((AT, nth) for nth in range(1, 7)), (LATER, 1), (LATER, 2)]

@@ -144,6 +144,22 @@ async def test_all_logs_are_shown_on_request(caplog: pytest.LogCaptureFixture) -
     assert "[chief] hello" in caplog.text
 
 
+@pytest.mark.parametrize("queued", [False, True])
+async def test_who_takes_over_an_old_gang_looks_at_it_before_any_limit_counts(queued: bool) -> None:
+    """A triggerer that is started anew knows nothing of the pods that have trained for hours."""
+    cluster, clock = MemoryCluster(), TickingClock()
+    running = replace(await launch(plan(), cluster, clock), in_queue=queued)
+    for rank in range(2):
+        cluster.change(rank, phase="Running", started=True)
+    clock.seconds += 10 * running.timeouts.startup_s
+    watching = asyncio.create_task(supervise(running, cluster, clock))
+    await asyncio.sleep(0.1)
+    assert not watching.done()
+    for rank in range(2):
+        cluster.change(rank, **DONE)
+    assert (await watching).uids == running.uids
+
+
 async def test_one_dead_worker_ends_the_others_and_is_named() -> None:
     cluster = MemoryCluster()
     running = await launch(plan(3), cluster, TickingClock())
@@ -276,7 +292,7 @@ async def test_attempts_never_count_backwards() -> None:
 async def test_a_name_that_somebody_else_has_taken_is_told_and_nothing_is_left() -> None:
     cluster, clock = MemoryCluster(), TickingClock()
     cluster.fail_on["create_pod", 1] = cluster.fail_on["create_pod", 3] = AlreadyExists("create pod w0")
-    with pytest.raises(ClusterUnavailable, match="cannot create pod w0: another pod has that name"):
+    with pytest.raises(ClusterUnavailable, match="cannot create pod w0: another object has that name"):
         await launch(plan(), cluster, clock)
     assert not cluster.living
     assert cluster.service is None
@@ -345,6 +361,31 @@ async def test_a_launch_that_fails_half_way_leaves_nothing() -> None:
         await launch(plan(3), cluster, TickingClock())
     assert not cluster.living
     assert cluster.service is None
+
+
+async def test_a_launch_that_fails_leaves_the_launch_of_another_process_alone() -> None:
+    """Airflow has given this process up, and the next try has replaced what it had begun."""
+    cluster, clock = MemoryCluster(), TickingClock()
+    theirs: list[RunningGang] = []
+
+    async def replaced() -> None:
+        cluster.fail_on.clear()
+        theirs.append(await launch(plan(), cluster, clock, again=True))
+
+    create_pod = cluster.create_pod
+
+    async def create_too_late(planned: GangPlan, worker: Any, owner_uid: str) -> Any:
+        if not theirs and worker.rank == 1:
+            cluster.create_pod = create_pod  # type: ignore[method-assign]
+            await replaced()
+            raise ClusterUnavailable("no answer")
+        return await create_pod(planned, worker, owner_uid)
+
+    cluster.create_pod = create_too_late  # type: ignore[method-assign]
+    with pytest.raises(ClusterUnavailable, match="no answer"):
+        await launch(plan(), cluster, clock)
+    assert {pod.uid for pod in cluster.living.values()} == set(theirs[0].uids)
+    assert cluster.service == theirs[0].launch
 
 
 async def test_a_creation_on_its_way_is_awaited_before_the_rest_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:

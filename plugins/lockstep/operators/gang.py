@@ -183,8 +183,8 @@ class GangOperator(BaseOperator):
 
     def resume(self, context: Context, event: dict[str, Any]) -> Any:
         """Called by Airflow when the trigger that watches an attempt has fired."""
-        running, restarts = _told(event)
         with told_to_airflow():
+            running, restarts = _told(event)
             if "failed" not in event:
                 self.log.info("Every worker has returned 0 (pods %s)", ", ".join(event["uids"]))
                 return self._concluded(context, running)
@@ -198,8 +198,8 @@ class GangOperator(BaseOperator):
 
     def relaunch(self, context: Context, event: dict[str, Any]) -> Any:
         """Called by Airflow when the pause before a restart is over."""
-        before, restarts = _told(event)
         with told_to_airflow():
+            before, restarts = _told(event)
             if _is_over(before.deadline, within_s=0):
                 raise GangTimedOut(
                     f"{before.gang}: execution_timeout passed before restart {restarts.total} could begin"
@@ -244,6 +244,7 @@ class GangOperator(BaseOperator):
             self.log.warning("The pods of %s may still run: %s", running.gang, away)
 
     def _concluded(self, context: Context, running: RunningGang) -> Any:
+        self._running_plan = None  # there is nothing left to kill
         try:
             asyncio.run(self._connected(running.namespace).leave(running))
         except LockstepError as away:

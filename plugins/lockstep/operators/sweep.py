@@ -31,7 +31,8 @@ class SweepGangsOperator(BaseOperator):
     :param kubernetes_conn_id: Airflow connection to the cluster.
     :param grace_s: seconds between SIGTERM and SIGKILL.
 
-    Returns the Services of the gangs that were `removed`, `kept` (their task goes on) and `left` alone.
+    Returns the Services of the gangs that were `removed`, `ended` (what had ended before is kept), `kept` (their task
+    goes on) and `left` alone.
     """
 
     template_fields: Sequence[str] = ("namespace", "kubernetes_conn_id")
@@ -81,5 +82,14 @@ def _states(ti: Any, gang: GangId) -> TaskStates:
 def _by_fate(fates: dict[str, Fate]) -> dict[str, list[str]]:
     from lockstep.orphan import Keep, Leave, Remove
 
-    names = {"removed": Remove, "kept": Keep, "left": Leave}
-    return {name: [each for each, fate in fates.items() if isinstance(fate, kind)] for name, kind in names.items()}
+    def name(fate: Fate) -> str:
+        match fate:
+            case Remove(keep_ended=keep_ended):
+                return "ended" if keep_ended else "removed"
+            case Keep():
+                return "kept"
+            case Leave():
+                return "left"
+
+    names = ("removed", "ended", "kept", "left")
+    return {each: [service for service, fate in fates.items() if name(fate) == each] for each in names}

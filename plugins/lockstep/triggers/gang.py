@@ -14,7 +14,7 @@ from lockstep.connected_gang import ConnectedGang
 from lockstep.errors import LockstepError
 from lockstep.failed_attempt import FailedAttempt
 from lockstep.parsing import parse, to_json
-from lockstep.removal import Removal
+from lockstep.removal import removal_of
 from lockstep.restart_policy import Restarts
 from lockstep.running_gang import RunningGang
 
@@ -34,8 +34,8 @@ class GangTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        running = self._gang()
         try:
+            running = self._gang()
             finish = await self._connected(running).supervise(running)
         except LockstepError as error:
             yield self._event(failed=to_json(FailedAttempt.of(error)))
@@ -44,9 +44,7 @@ class GangTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         running = self._gang()
-        keep_ended = running.clean_up != "delete"
-        removal = Removal(running.gang, running.launch, running.timeouts.grace_s, keep_ended=keep_ended)
-        await self._connected(running).kill(removal)
+        await self._connected(running).kill(removal_of(running, running.timeouts.grace_s))
         self.log.info("The task was ended by a person; the pods of %s are being deleted", running.gang)
 
     def _event(self, **end: Any) -> TriggerEvent:
