@@ -31,8 +31,8 @@ demo: setup  ## train, validate and register a model on two workers, on this mac
 up: setup  ## start the one-machine stack and leave it running
 	@$(LOCAL) up
 
-down: setup  ## end the one-machine stack, whatever state it is in
-	@$(LOCAL) down
+down:  ## end the one-machine stack, whatever state it is in
+	@test ! -x $(PY) || $(LOCAL) down
 
 status: setup  ## what of the stack runs, and where
 	@$(LOCAL) status || test $$? -eq 3  # 3: nothing runs, which is an answer too

@@ -16,7 +16,7 @@ from lockstep.running_gang import RunningGang
 
 BLAME_WINDOW_S = 10.0
 """How long to wait for a culprit where only peers have said so far that they lost one: the longest delay between the
-end of a worker and its peers' errors that was measured (FIELD-NOTES: 9-10 s by heartbeat)."""
+end of a worker and its peers' errors that was measured (9 to 10 s, by TensorFlow's heartbeat)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

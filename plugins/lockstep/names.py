@@ -1,7 +1,7 @@
 """Every name that leaves the process: pods, hosts, labels, annotations, environment variables.
 
 Kubernetes turns a pod's name into its host name and lets label values have 63 characters, so that is the room there is,
-whatever the DAG is called (FIELD-NOTES of Kubernetes: object names and label values).
+whatever the DAG is called (Kubernetes' documentation, "Object Names and IDs" and "Labels and Selectors").
 """
 
 from __future__ import annotations

@@ -15,6 +15,11 @@ from lockstep.stored_object import StoredObject
 
 Policy = Literal["FILE", "DATA"]
 
+EVEN_WITHIN = 1.05
+"""How many times the smallest share the largest may be for `auto` to choose FILE. Every worker draws the same number of
+samples in an epoch, so what one share has more is left out, and from files larger than a shuffle buffer it is always
+the same."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardingReport:
@@ -68,7 +73,10 @@ def _plan_auto(files: list[StoredObject], workers: int, source: str) -> Sharding
         return _by_data(files, workers, f"DATA, because {count} files cannot give each of {workers} workers one")
     if count % workers:
         return _by_data(files, workers, f"DATA, because {count} files are no multiple of {workers} workers")
-    return _by_file(files, workers, source)
+    by_file = _by_file(files, workers, source)
+    if not _even(by_file.bytes_per_worker):
+        return _by_data(files, workers, f"DATA, because the workers' files would be {_told(by_file.bytes_per_worker)}")
+    return by_file
 
 
 def _plan_data(files: list[StoredObject], workers: int, source: str) -> ShardingReport:
@@ -85,6 +93,7 @@ def _by_file(files: list[StoredObject], workers: int, source: str) -> ShardingRe
     shares = [files[rank::workers] for rank in range(workers)]
     counts = [len(share) for share in shares]
     sizes = [sum(file.size_bytes for file in share) for share in shares]
+    fewest_and_most_bytes = (min(sizes), max(sizes))
     return ShardingReport(
         policy="FILE",
         files=len(files),
@@ -92,17 +101,30 @@ def _by_file(files: list[StoredObject], workers: int, source: str) -> ShardingRe
         workers=workers,
         remainder=len(files) % workers,
         files_per_worker=(min(counts), max(counts)),
-        bytes_per_worker=(min(sizes), max(sizes)),
-        reason=_file_reason(counts, sizes),
+        bytes_per_worker=fewest_and_most_bytes,
+        reason=_file_reason(counts, fewest_and_most_bytes),
     )
 
 
-def _file_reason(counts: list[int], sizes: list[int]) -> str:
-    if min(counts) == max(counts):
-        return f"FILE, because {sum(counts)} files give each of {len(counts)} workers {counts[0]}"
-    more = f"{counts.count(max(counts))} of {len(counts)} workers read {max(counts)} files, the others {min(counts)}"
-    spread = f"{min(sizes)} to {max(sizes)} bytes a worker"
-    return f"FILE, as asked, unevenly: {more} ({spread}), so the samples of the fewer files come up more often"
+def _file_reason(counts: list[int], size_bytes: tuple[int, int]) -> str:
+    each = f"give each of {len(counts)} workers {counts[0]}"
+    if min(counts) < max(counts):
+        each = (
+            f"{counts.count(max(counts))} of {len(counts)} workers read {max(counts)} files, the others {min(counts)}"
+        )
+    elif _even(size_bytes):
+        return f"FILE, because {sum(counts)} files {each}"
+    told = f"{each} ({_told(size_bytes)})"
+    return f"FILE, as asked, unevenly: {told}, so the samples of the smaller share come up more often"
+
+
+def _even(size_bytes: tuple[int, int]) -> bool:
+    smallest, largest = size_bytes
+    return largest <= EVEN_WITHIN * smallest
+
+
+def _told(size_bytes: tuple[int, int]) -> str:
+    return f"{size_bytes[0]} to {size_bytes[1]} bytes a worker"
 
 
 def _by_data(files: list[StoredObject], workers: int, reason: str) -> ShardingReport:

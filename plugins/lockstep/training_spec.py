@@ -24,6 +24,8 @@ Seconds = Annotated[float, Field(gt=0)]
 CleanUp = Literal["delete", "delete_succeeded", "keep"]
 Logs = Literal["chief", "all"]
 GangScheduling = Literal["kueue", "volcano", "coscheduling", "native"]
+LARGEST_SEED = 2**32 - 2
+"""NumPy takes 32 bits, and the trainer adds 1."""
 GANG_SCHEDULINGS: tuple[GangScheduling, ...] = get_args(GangScheduling)
 HAVE_QUEUES: tuple[GangScheduling, ...] = ("kueue", "volcano")
 
@@ -51,12 +53,26 @@ class Training:
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.001
     learning_rate_batch_size: Count | None = None
     warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     backup_every_steps: Count = 100
 
     def __post_init__(self) -> None:
         if (self.per_replica_batch_size is None) == (self.global_batch_size is None):
             raise InvalidSpec("training: give exactly one of per_replica_batch_size and global_batch_size")
+
+    def check_batch(self, replicas: int) -> None:
+        """Refuse a batch that so many replicas cannot share evenly, or that the data are too few for."""
+        batch = self.global_batch_size or (self.per_replica_batch_size or 0) * replicas
+        if batch % replicas:
+            raise InvalidSpec(
+                f"training.global_batch_size: {batch} cannot be split evenly over {replicas} replicas; "
+                f"ask for a multiple of {replicas}"
+            )
+        if self.train_samples is not None and batch > self.train_samples:
+            raise InvalidSpec(
+                f"training: a global batch of {batch} is more than all train_samples, {self.train_samples}; "
+                "ask for a smaller batch or fewer workers"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,6 +134,7 @@ class TrainingSpec:
             raise InvalidSpec(f"env: {', '.join(reserved)}: set by Lockstep for each worker; remove it from env")
         self._check_scheduling()
         self._check_roles()
+        self._check_batch()
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -138,6 +155,12 @@ class TrainingSpec:
     def request(self) -> dict[str, Any]:
         """What of this decides the outcome, and so may not change within a run directory (`spec.json`)."""
         return {"schema": 1, "workers": self.workers, "training": to_json(self.training)}
+
+    def _check_batch(self) -> None:
+        """What our trainer would refuse; another program's replicas are its own business."""
+        shapes = [self.shape(member.role) for member in self.members]
+        if all(shape.command[: len(TRAINER)] == TRAINER for shape in shapes):
+            self.training.check_batch(sum(max(shape.resources.gpu, 1) for shape in shapes))
 
     def _check_roles(self) -> None:
         if self.roles is None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from lockstep.local.start_time import has_started, started_s
 from tests.cluster.control_group import ControlGroup
 from tests.cluster.layout import ClusterLayout
 from tests.cluster.progress import step
@@ -70,7 +71,7 @@ def running(name: str, layout: ClusterLayout) -> psutil.Process | None:
     stored = json.loads(record.read_text())
     try:
         process = psutil.Process(stored["pid"])
-        alive = process.create_time() == stored["started"] and process.status() != psutil.STATUS_ZOMBIE
+        alive = has_started(process, stored["started_s"]) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return None
     return process if alive else None
@@ -100,7 +101,7 @@ def _launch(component: Component, layout: ClusterLayout) -> None:
             cwd=layout.state,
             start_new_session=True,
         )
-    record = {"pid": process.pid, "started": psutil.Process(process.pid).create_time()}
+    record = {"pid": process.pid, "started_s": started_s(psutil.Process(process.pid))}
     _record(component.name, layout).write_text(json.dumps(record))
 
 

@@ -1,7 +1,6 @@
 """The images of `docker/`, built here with buildah on a base that debootstrap makes; no registry of images is asked.
 
-How this machine reaches its package registries (pip's configuration, certificates) is bound into the build and is no
-part of any image.
+The build machine's own pip configuration and certificates are bound into the build and are no part of any image.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def _build_base(store: ImageStore) -> None:
 
 
 def _mirror() -> str:
-    """Where this machine takes Debian's packages from."""
+    """Where apt takes Debian's packages from."""
     rows = _checked(["apt-get", "indextargets", "--format", "$(RELEASE) $(SITE)", "Created-By: Packages"]).splitlines()
     sites = [site for release, site in (row.split(maxsplit=1) for row in rows) if release == "bookworm"]
     return sites[0] if sites else ""

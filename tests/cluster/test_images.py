@@ -22,6 +22,13 @@ from importlib.util import find_spec
 found = [name for name in {names} if find_spec(name)]
 assert not found, found
 """
+SERVES_THE_CHART = """
+import subprocess
+import asyncpg, psycopg2
+from airflow.utils.platform import getuser
+assert getuser() == "airflow"
+assert subprocess.check_output(["/entrypoint", "airflow", "version"], text=True).strip().endswith("3.3.2")
+"""
 DAGS_LOAD = """
 from airflow.dag_processing.dagbag import DagBag
 bag = DagBag("/opt/airflow/dags")
@@ -38,7 +45,7 @@ async def test_the_trainers_image_has_tensorflow_and_no_airflow(real_gangs: Gang
     await real_gangs.run(real_gangs.plan(code, workers=1, resources={"cpu": "500m", "memory": "2Gi"}))
 
 
-async def test_airflows_image_loads_the_dags_and_has_no_tensorflow(real_gangs: Gangs) -> None:
-    code = f"{WITHOUT_TOOLS}{ABSENT.format(names=('tensorflow', 'keras', 'trainer'))}{DAGS_LOAD}"
+async def test_airflows_image_loads_the_dags_serves_the_chart_and_has_no_tensorflow(real_gangs: Gangs) -> None:
+    code = f"{WITHOUT_TOOLS}{ABSENT.format(names=('tensorflow', 'keras', 'trainer'))}{SERVES_THE_CHART}{DAGS_LOAD}"
     plan = real_gangs.plan(code, workers=1, image=IMAGES["airflow"], resources={"cpu": "500m", "memory": "2Gi"})
     await real_gangs.run(plan)

@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.errors import NotPermitted
 from lockstep.kubernetes_access import POLICIES, Right, check_access
-from lockstep.supervisor import remove
+from lockstep.removal import Removal
 from tests.cluster.administrator import Administrator
 from tests.cluster.gangs import CONN_ID, MEET, Gangs
 from tests.cluster.installation import OBJECTS, Installation, rendered
@@ -32,7 +32,7 @@ async def test_it_is_there_while_the_gang_is_and_goes_with_its_service(
         running = await real_gangs.launch(plan)
         await real_gangs.started(plan)
         assert policies(installation) == {f"{plan.gang.name}-1": running.launch}
-        await remove(plan.gang, real_gangs.cluster, 1)
+        await Removal(plan.gang, running.launch, 1).carry_out(real_gangs.cluster)
     installation.kubectl("wait", "--for=delete", f"networkpolicy/{plan.gang.name}-1", "--timeout=60s")
 
 
@@ -47,7 +47,7 @@ async def test_a_gang_meets_behind_it_and_the_next_launch_makes_its_own(
             running = await real_gangs.launch(plan)
             await real_gangs.supervise(running)
             assert policies(installation) == {f"{plan.gang.name}-1": running.launch}
-            await remove(plan.gang, real_gangs.cluster, 1)
+            await Removal(plan.gang, running.launch, 1).carry_out(real_gangs.cluster)
 
 
 async def test_without_the_right_the_gang_is_refused_and_nothing_is_left(

@@ -13,9 +13,10 @@ from lockstep.local.airflow_api import AirflowApi, AirflowRefused, AirflowSilent
 
 
 class Flaky(BaseHTTPRequestHandler):
-    """Breaks the connection as often as told before each answer, and counts what it was asked."""
+    """Breaks the connection, or fails, as often as told before each answer, and counts what it was asked."""
 
     breaks = 0
+    failures = 0
     asked: list[str]
 
     def do_GET(self) -> None:
@@ -25,6 +26,9 @@ class Flaky(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         status = 404 if "unknown" in self.path else 400 if "refused" in self.path else 200
+        if self.path != "/auth/token" and type(self).failures:
+            type(self).failures -= 1
+            status = 500
         body = json.dumps(
             {"access_token": "t", "state": "running", "dag_run_id": "r", "detail": "not like that"}
         ).encode()
@@ -42,7 +46,7 @@ class Flaky(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api() -> Iterator[AirflowApi]:
-    Flaky.breaks, Flaky.asked = 0, []
+    Flaky.breaks, Flaky.failures, Flaky.asked = 0, 0, []
     server = HTTPServer(("127.0.0.1", 0), Flaky)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -55,6 +59,12 @@ def api() -> Iterator[AirflowApi]:
 
 def test_a_question_is_asked_again_until_there_is_an_answer(api):
     Flaky.breaks = 2
+    assert api.run_state("d", "r") == "running"
+
+
+def test_a_question_is_asked_again_while_the_server_fails(api):
+    """Airflow answers so when SQLite stays locked for longer than it waits."""
+    Flaky.failures = 2
     assert api.run_state("d", "r") == "running"
 
 

@@ -86,15 +86,24 @@ def test_what_is_spared_is_spared_with_its_children(state_folder):
 
 def test_a_reused_process_id_is_not_taken_for_the_service():
     """The recorded start time differs, so this very process is not the one that was recorded."""
-    us = psutil.Process()
-    recorded = ServiceProcess(pid=us.pid, created_at=us.create_time(), fingerprint="")
-    assert recorded.living() is not None
-    assert replace(recorded, created_at=us.create_time() - 3600).living() is None
+    us = service_process.recorded(psutil.Process(), "")
+    assert us.living() is not None
+    assert replace(us, started_s=us.started_s - 3600).living() is None
+
+
+def test_a_corrected_clock_makes_no_stranger_of_a_process(monkeypatch):
+    """Linux tells when the system started by the clock, so that every correction moves it, and what is added to it."""
+    us = service_process.recorded(psutil.Process(), "")
+    began_at = psutil.boot_time() + 3600
+    for module in (psutil, psutil._pslinux):
+        monkeypatch.setattr(module, "boot_time", lambda: began_at)
+    assert psutil.Process().create_time() == pytest.approx(us.created_at + 3600, abs=2)
+    assert us.living() is not None
 
 
 def test_a_zombie_does_not_live():
     child = subprocess.Popen([sys.executable, "-c", ""])
-    recorded = ServiceProcess(pid=child.pid, created_at=psutil.Process(child.pid).create_time(), fingerprint="")
+    recorded = service_process.recorded(psutil.Process(child.pid), "")
     wait_until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
     assert recorded.living() is None
     child.wait()

@@ -65,9 +65,30 @@ def test_what_cannot_be_divided_is_refused(
         plan_sharding(given_files, workers=workers, policy=policy, source=SOURCE)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "asked", "policy", "reason"),
+    [
+        pytest.param((100, 105), "auto", "FILE", "give each of 2 workers 1", id="5 % more: FILE"),
+        pytest.param((100, 106), "auto", "DATA", "would be 100 to 106 bytes a worker", id="6 % more: DATA"),
+        pytest.param(
+            (100, 10, 10, 100), "auto", "FILE", "give each of 2 workers 2", id="equal shares of unequal files"
+        ),
+        pytest.param(
+            (100, 10), "file", "FILE", "as asked, unevenly", id="FILE was asked for, and is said to be uneven"
+        ),
+    ],
+)
+def test_equally_many_files_are_no_equal_shares(sizes: tuple[int, ...], asked: str, policy: str, reason: str) -> None:
+    """What a larger share has more is left out in each epoch, so `auto` lets each worker read all files instead."""
+    report = plan_sharding(files(*sizes), workers=2, policy=asked, source=SOURCE)
+    assert report.policy == policy
+    assert reason in report.reason
+
+
 @given(sizes=st.lists(st.integers(1, 10**9), min_size=1, max_size=40), workers=st.integers(1, 50))
 def test_auto_never_refuses_usable_files_and_never_divides_unevenly(sizes: list[int], workers: int) -> None:
     """Whatever the numbers, auto finds a policy under which no worker lacks a file."""
     report = plan_sharding(files(*sizes), workers=workers, policy="auto", source=SOURCE)
+    assert report.bytes_per_worker[1] <= 1.05 * report.bytes_per_worker[0]
     assert report.files_per_worker[0] == report.files_per_worker[1] >= 1
     assert report.remainder == 0

@@ -11,7 +11,9 @@ from lockstep.parsing import parse, to_json
 from lockstep.training_spec import TrainingSpec
 from tests.unit.builders import spec
 
-TRAINING = {"job": "my.job:Job", "train_data": "gs://bucket/d/*", "per_replica_batch_size": 8}
+DATA = {"job": "my.job:Job", "train_data": "gs://bucket/d/*"}
+TRAINING = DATA | {"per_replica_batch_size": 8}
+SHARED_BATCH = DATA | {"global_batch_size": 64}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,20 @@ TRAINING = {"job": "my.job:Job", "train_data": "gs://bucket/d/*", "per_replica_b
         pytest.param({"training": TRAINING | {"global_batch_size": 8}}, "exactly one of", id="two batch sizes"),
         pytest.param({"training": TRAINING | {"learning_rate": "nan"}}, "learning_rate", id="a rate that is no number"),
         pytest.param(
+            {"workers": 3, "training": SHARED_BATCH}, "64 cannot be split evenly over 3 replicas", id="an uneven batch"
+        ),
+        pytest.param(
+            {"workers": 2, "resources": {"gpu": 3}, "training": SHARED_BATCH},
+            "64 cannot be split evenly over 6 replicas; ask for a multiple of 6",
+            id="a batch uneven among GPUs",
+        ),
+        pytest.param(
+            {"workers": 2, "training": TRAINING | {"train_samples": 15}},
+            "a global batch of 16 is more than all train_samples, 15",
+            id="a batch of more than all samples",
+        ),
+        pytest.param({"training": TRAINING | {"seed": 2**32 - 1}}, "training.seed", id="a seed NumPy does not take"),
+        pytest.param(
             {"env": {"TF_CONFIG": "{}"}}, "env: TF_CONFIG: set by Lockstep", id="an environment of Lockstep's"
         ),
     ],
@@ -43,6 +59,10 @@ def test_bad_input_is_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidSpec) as refused:
         spec(**given)
     assert told in str(refused.value)
+
+
+def test_how_a_program_of_ones_own_splits_the_batch_is_its_own_business() -> None:
+    assert spec(workers=3, training=SHARED_BATCH, command=["python", "own.py"]).workers == 3
 
 
 def test_all_faults_are_told_at_once() -> None:

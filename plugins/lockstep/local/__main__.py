@@ -48,7 +48,7 @@ def train(stack: Stack, params: Mapping[str, Any]) -> int:
         print(f"lockstep.local: {failure}\nIts log: {stack.layout.log('api-server')}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        say("no longer following; the run goes on, and the stack stays up")
+        say("no longer following; what has been started goes on, and the stack stays up")
         return 130
     say("the stack stays up; `make down` ends it and leaves no process behind")
     return 0
@@ -112,7 +112,7 @@ def main() -> int:
     stack = Stack(arguments.state, with_airflow=not arguments.without_airflow, report=say)
     try:
         return _COMMANDS[arguments.command](stack, arguments)
-    except StackFailed as failure:
+    except (StackFailed, OSError) as failure:
         print(f"lockstep.local: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -132,14 +132,18 @@ class AirflowApi:
         return last_error(accepted(answer)["content"]) or f"its log names no error ({task.state})"
 
     def _ask(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        """Ask until there is an answer; only what may be asked twice."""
+        """Ask until there is an answer, other than that the server failed, as it does while SQLite is locked for long.
+        Only what may be asked twice."""
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
-                return self._client.request(method, path, **arguments)
+                answer = self._client.request(method, path, **arguments)
             except httpx.TransportError as error:
                 if time.monotonic() > deadline:
                     raise AirflowSilent(f"{method} {path}: no answer for {self._patience_s:.0f} s: {error}") from error
+            else:
+                if not answer.is_server_error or time.monotonic() > deadline:
+                    return answer
             time.sleep(_ASK_AGAIN_AFTER_S)
 
     def _token(self) -> str:

@@ -83,7 +83,8 @@ def core_settings(layout: StackLayout, ports: Mapping[str, int], keys: AirflowKe
         "api.instance_name": "Lockstep on one machine",
         "api.secret_key": keys.secret_key,
         "api_auth.jwt_secret": keys.jwt_secret,
-        "database.sql_alchemy_conn": f"sqlite:///{layout.airflow_home / 'airflow.db'}",
+        # Whoever finds the file locked waits: five seconds, Python's own, are too few on a busy machine.
+        "database.sql_alchemy_conn": f"sqlite:///{layout.airflow_home / 'airflow.db'}?timeout=60",
         "logging.base_log_folder": str(layout.airflow_home / "logs"),
     }
 

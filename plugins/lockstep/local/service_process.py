@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from lockstep.local.service import MARKER, Service
+from lockstep.local.start_time import has_started, started_s
 
 # A Popen that is collected while its process lives complains; these processes outlive this one on purpose.
 _started: list[subprocess.Popen[bytes]] = []
@@ -25,17 +26,21 @@ _started: list[subprocess.Popen[bytes]] = []
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceProcess:
-    """A service's process: leader of its own session and process group. `created_at` is Unix time."""
+    """A service's process: leader of its own session and process group.
+
+    `created_at` is Unix time, `started_s` what tells it from a later process of its number.
+    """
 
     pid: int
     created_at: float
+    started_s: float
     fingerprint: str
 
     def living(self) -> psutil.Process | None:
         """Return the process if it still runs, else None."""
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.created_at) < 1.0
+            same = has_started(process, self.started_s)
         except psutil.NoSuchProcess:
             return None
         return process if same and is_alive(process) else None
@@ -58,8 +63,16 @@ def start(service: Service, log: Path) -> ServiceProcess:
             start_new_session=True,
         )
     _started.append(process)
-    created_at = psutil.Process(process.pid).create_time()
-    return ServiceProcess(pid=process.pid, created_at=created_at, fingerprint=service.fingerprint)
+    return recorded(psutil.Process(process.pid), service.fingerprint)
+
+
+def recorded(process: psutil.Process, fingerprint: str) -> ServiceProcess:
+    return ServiceProcess(
+        pid=process.pid,
+        created_at=process.create_time(),
+        started_s=started_s(process),
+        fingerprint=fingerprint,
+    )
 
 
 def end(processes: Collection[ServiceProcess], grace_s: float = 10.0) -> None:

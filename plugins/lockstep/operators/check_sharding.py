@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from airflow.sdk import BaseOperator
 
 from lockstep.airflow_errors import told_to_airflow
-from lockstep.cloud_storage import CloudStorage
-from lockstep.gs_url import GsUrl
+from lockstep.data_files import divide_files
 from lockstep.parsing import STRICT_KEYS, parse
-from lockstep.sharding import ShardingReport, plan_sharding
 from lockstep.training_spec import Count
 
 if TYPE_CHECKING:
@@ -52,9 +50,7 @@ class CheckShardingOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         with told_to_airflow():
             asked = parse(_Question, {name: getattr(self, name) for name in self.template_fields}, what=self.task_id)
-            report = _divide(asked.train_data, "train_data", workers=asked.workers, policy=asked.sharding)
-            if asked.eval_data:
-                _divide(asked.eval_data, "eval_data", workers=1, policy="data")
+            report = divide_files(asked.train_data, asked.eval_data, workers=asked.workers, policy=asked.sharding)
         self.log.info("Sharding: %s", report.reason)
         return report.to_xcom()
 
@@ -69,8 +65,3 @@ class _Question:
     workers: Count
     sharding: Literal["auto", "file", "data"]
     eval_data: str | None = None
-
-
-def _divide(pattern: str, what: str, *, workers: int, policy: str) -> ShardingReport:
-    url = GsUrl.parse(pattern, what=what)
-    return plan_sharding(CloudStorage().glob(url), workers=workers, policy=policy, source=str(url))

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.airflow_errors import told_to_airflow
 from lockstep.attempt_record import AttemptRecord
-from lockstep.cloud_storage import CloudStorage
+from lockstep.data_files import divide_files
 from lockstep.errors import InvalidSpec, LockstepError
-from lockstep.gs_url import GsUrl
 from lockstep.operators.gang import GangOperator
 from lockstep.parsing import parse
 from lockstep.roles import Roles
 from lockstep.run_directory import RunDirectory
-from lockstep.sharding import plan_sharding
 from lockstep.training_result import FILE_NAME as RESULT
 from lockstep.training_spec import TrainingSpec
 from lockstep.worker_pod import checked_pod_options
@@ -111,10 +109,8 @@ class DistributedTrainingOperator(GangOperator):
         return record
 
     def _refuse_bad_input(self, spec: TrainingSpec) -> None:
-        pattern = GsUrl.parse(spec.training.train_data, what="train_data")
-        report = plan_sharding(
-            CloudStorage().glob(pattern), workers=spec.workers, policy=spec.training.sharding, source=str(pattern)
-        )
+        asked = spec.training
+        report = divide_files(asked.train_data, asked.eval_data, workers=spec.workers, policy=asked.sharding)
         self.log.info("Sharding: %s", report.reason)
         RunDirectory.at(spec.run_directory).claim(spec.request())
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-_SAME_START_S = 2.0
+from lockstep.local.start_time import SAME_WITHIN_S, has_started, started_s
+
 _ROUNDS = 5
 _GONE = (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError, PermissionError)
 
@@ -25,21 +25,20 @@ _GONE = (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError, Permissi
 class ContainerIdentity:
     """The first process, not to be mistaken for a later one of its number, and the variable that all inherit.
 
-    `started_at` is epoch seconds; `marker` is `NAME=value`.
+    `started_s` is what `start_time` tells; `marker` is `NAME=value`.
     """
 
     pid: int
-    started_at: float
+    started_s: float
     marker: str
 
 
 def container_identity(pid: int, marker: str) -> ContainerIdentity:
     """Return the identity of a container whose first process was started just now; it may have ended meanwhile."""
-    try:
-        started_at = psutil.Process(pid).create_time()
-    except psutil.NoSuchProcess:
-        started_at = time.time()
-    return ContainerIdentity(pid=pid, started_at=started_at, marker=marker)
+    started = 0.0  # what nothing that runs has begun before
+    with contextlib.suppress(psutil.NoSuchProcess):
+        started = started_s(psutil.Process(pid))
+    return ContainerIdentity(pid=pid, started_s=started, marker=marker)
 
 
 def family(container: ContainerIdentity) -> list[psutil.Process]:
@@ -47,7 +46,7 @@ def family(container: ContainerIdentity) -> list[psutil.Process]:
     found: dict[int, psutil.Process] = {}
     with contextlib.suppress(psutil.NoSuchProcess):
         first = psutil.Process(container.pid)
-        if abs(first.create_time() - container.started_at) > _SAME_START_S:
+        if not has_started(first, container.started_s):
             return []  # the number was given to another process, so the session is empty
         found = {each.pid: each for each in (first, *first.children(recursive=True))}
     for pid in psutil.pids():
@@ -93,7 +92,7 @@ def _marked(container: ContainerIdentity) -> Iterator[psutil.Process]:
     name, _, value = container.marker.partition("=")
     for process in psutil.process_iter():
         with contextlib.suppress(*_GONE):
-            is_younger = process.create_time() > container.started_at - _SAME_START_S
+            is_younger = started_s(process) > container.started_s - SAME_WITHIN_S
             if is_younger and _lives(process) and process.environ().get(name) == value:
                 yield process
 
