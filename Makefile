@@ -38,7 +38,7 @@ status: setup  ## what of the stack runs, and where
 	@$(LOCAL) status || test $$? -eq 3  # 3: nothing runs, which is an answer too
 
 test: setup  ## all tests that need no cluster
-	@$(PY) -m pytest --numprocesses 2 --no-loadscope-reorder $(ARGS)
+	@$(PY) -m pytest --numprocesses 3 --no-loadscope-reorder $(ARGS)
 	@echo "On real Kubernetes: make test-cluster"
 
 cluster-up: setup  ## a real Kubernetes node on this Debian machine, as root (or KUBECONFIG's cluster)

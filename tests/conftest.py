@@ -37,7 +37,7 @@ _MLFLOW_START_TIMEOUT_S = 120
 
 
 class TogetherByServers(LoadScopeScheduling):  # type: ignore[misc] - xdist has no types
-    """Tests that share servers stay in one process where `make test` spreads them over two.
+    """Tests that share servers stay in one process where `make test` spreads them over three.
 
     (`--dist loadgroup` is made for that, and sends every test its own way in xdist 3.8 with pytest 9.)
     """

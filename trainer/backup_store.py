@@ -6,8 +6,9 @@ write one is the backup action's business.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,13 +28,13 @@ _VARIABLES_NAME: Final = "variables"
 
 
 class BackupStore:
-    """`request_digest` tells whose backup it is: another training's is refused, never continued."""
+    """`identity` tells whose backup it is: another training's is refused, never continued."""
 
-    def __init__(self, files: RunFiles, workers: int, attempt: int, request_digest: str) -> None:
+    def __init__(self, files: RunFiles, workers: int, attempt: int, identity: Mapping[str, Any]) -> None:
         self._directory = files.backups
         self._workers = workers
         self._attempt = attempt
-        self._request_digest = request_digest
+        self._identity = identity
 
     def save(self, learner: Learner, state: TrainingState) -> None:
         """Write a generation, unless this step's is there already, and remove older ones after it is complete."""
@@ -41,37 +42,43 @@ class BackupStore:
         if not is_whole(destination):
             with tempfile.TemporaryDirectory() as local:
                 tf.train.Checkpoint(**_variables(learner)).write(f"{local}/{_VARIABLES_NAME}")
-                document = {"schema": 1, "request": self._request_digest, **state.to_json()}
+                document = {"schema": 1, "training": dict(self._identity), **state.to_json()}
                 Path(local, _STATE_NAME).write_bytes(storage.encode_json(document))
                 publish(Path(local), destination, self._provenance(state.step))
         self._remove_all_but_newest(state.step)
 
-    def newest(self) -> int:
-        """The step of the newest generation of which every byte is as its manifest says; -1 when there is none."""
+    def fetch_newest(self, into: Path) -> int:
+        """Fetch the newest generation of which every byte is as its manifest says; its step, -1 when there is none."""
         for name in reversed(storage.names_in(self._directory)):
             try:
-                with tempfile.TemporaryDirectory() as local:
-                    manifest = fetch(storage.join(self._directory, name), Path(local))
+                return fetch(storage.join(self._directory, name), into / name).provenance.step
             except Damaged as damage:
                 print(f"backup {name} is ignored: {damage}", flush=True)
-            else:
-                return manifest.provenance.step
+                shutil.rmtree(into / name, ignore_errors=True)
         return -1
 
-    def restore(self, step: int, learner: Learner) -> TrainingState:
-        """Put a generation's values into the variables. Raises InvalidRequest when it is another training's."""
-        source = storage.join(self._directory, RunFiles.generation(step))
-        with tempfile.TemporaryDirectory() as local:
-            manifest = fetch(source, Path(local))
-            document = storage.read_json(f"{local}/{_STATE_NAME}")
-            if document["request"] != self._request_digest or manifest.provenance.workers != self._workers:
-                raise InvalidRequest(
-                    f"{source} was made by another training (of {manifest.provenance.workers} workers): "
-                    "what is asked has changed, so use a fresh run directory"
-                )
-            checkpoint = tf.train.Checkpoint(**_variables(learner))
-            checkpoint.read(f"{local}/{_VARIABLES_NAME}").assert_consumed()
+    def fetch(self, step: int, into: Path) -> None:
+        """Fetch the generation of `step`. Raises Damaged."""
+        name = RunFiles.generation(step)
+        fetch(storage.join(self._directory, name), into / name)
+
+    def restore(self, step: int, fetched: Path, learner: Learner) -> TrainingState:
+        """Put a fetched generation's values into the variables. Raises InvalidRequest when it is another training's."""
+        local = fetched / RunFiles.generation(step)
+        document = storage.read_json(str(local / _STATE_NAME))
+        self._check_identity(step, document.get("training", {}))
+        checkpoint = tf.train.Checkpoint(**_variables(learner))
+        checkpoint.read(str(local / _VARIABLES_NAME)).assert_consumed()
         return TrainingState(step=document["step"], epoch_sums=document["epoch_sums"], history=document["history"])
+
+    def _check_identity(self, step: int, found: Mapping[str, Any]) -> None:
+        names = sorted(found.keys() | self._identity.keys())
+        if changed := [name for name in names if found.get(name) != self._identity.get(name)]:
+            raise InvalidRequest(
+                f"{storage.join(self._directory, RunFiles.generation(step))} was made by another training: what is "
+                f"asked, the number of replicas or the data files have changed since ({', '.join(changed)}), "
+                "so use a fresh run directory"
+            )
 
     def _remove_all_but_newest(self, step: int) -> None:
         current = RunFiles.generation(step)

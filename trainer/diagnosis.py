@@ -1,4 +1,5 @@
-"""What an exception of TensorFlow means: bad data, no permission, or a lost peer. Everything else is the user's code.
+"""What an exception of TensorFlow means: bad data, no permission, no storage, or a lost peer. Everything else is
+the user's code.
 
 A dead peer shows as a failed collective in every other worker, so the loudest error is often not the cause.
 """
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from trainer.errors import InvalidData, InvalidRequest, PeerLost, TrainerError
+from trainer.errors import InvalidData, InvalidRequest, PeerLost, StorageUnavailable, TrainerError
 from trainer.termination import one_line
 
 _INPUT_NODES: Final = ("IteratorGetNext", "MultiDeviceIteratorGetNext", "ReduceDataset", "OptionalGetValue")
@@ -32,8 +33,10 @@ def diagnose(error: BaseException, workers: int) -> TrainerError | None:
         return InvalidRequest(f"storage refuses access: {one_line(error)}")
     if _is_lost_peer(error, workers):
         return PeerLost(f"a peer died or left: {one_line(error)}")
+    if _is_storage_outage(error):
+        return StorageUnavailable(f"storage does not answer: {one_line(error)}")
     if isinstance(error, tf.errors.DataLossError) or _comes_from_input(error):
-        return InvalidData(_data_problem(error))
+        return InvalidData(f"the data cannot be read: {one_line(error)}")
     return None
 
 
@@ -45,14 +48,14 @@ def _is_lost_peer(error: Any, workers: int) -> bool:
     return any(mark in error.message for mark in _COLLECTIVE_MARKS)
 
 
+def _is_storage_outage(error: Any) -> bool:
+    """TensorFlow has tried again by itself before it says so, with Aborted."""
+    outage = tf.errors.UnavailableError | tf.errors.AbortedError | tf.errors.DeadlineExceededError
+    return isinstance(error, outage) and any(mark in error.message for mark in _STORAGE_MARKS)
+
+
 def _comes_from_input(error: Any) -> bool:
     if "PyFunc" in error.message:  # Python code of the job's, called while reading
         return False
     wrong = tf.errors.InvalidArgumentError | tf.errors.NotFoundError | tf.errors.OutOfRangeError
     return isinstance(error, wrong) and any(node in error.message for node in _INPUT_NODES)
-
-
-def _data_problem(error: Any) -> str:
-    if isinstance(error, tf.errors.OutOfRangeError):
-        return "the training files hold no records"
-    return f"the data cannot be read: {one_line(error)}"

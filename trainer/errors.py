@@ -38,8 +38,16 @@ class PeerLost(TrainerError):
     exit_code = exit_codes.PEER_LOST
 
 
+class StorageUnavailable(TrainerError):
+    """Storage does not answer, though asked repeatedly: nothing here is to mend, and another attempt may succeed, as
+    after a stall, whose exit status it shares."""
+
+    kind = "storage"
+    exit_code = exit_codes.STALLED
+
+
 class Stopped(TrainerError):
-    """The gang was asked to stop; its state is saved, and the next attempt resumes from it."""
+    """The gang was asked to stop; the next attempt resumes from the state that it saved."""
 
     kind = "stopped"
     exit_code = exit_codes.STOPPED

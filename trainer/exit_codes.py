@@ -9,5 +9,5 @@ USER_CODE: Final = 1
 REQUEST: Final = 64
 DATA: Final = 65
 PEER_LOST: Final = 69
-STALLED: Final = 75
+STALLED: Final = 75  # or storage did not answer
 STOPPED: Final = 143

@@ -49,3 +49,11 @@ class Gang:
     def meet(self) -> None:
         """Return once all workers have come here."""
         self.total(tf.constant(1, tf.int64))
+
+    def try_to_meet(self) -> bool:
+        """`meet`; False when a peer is gone, or left before this worker heard of the meeting."""
+        try:
+            self.meet()
+        except tf.errors.OpError:
+            return False
+        return True

@@ -10,11 +10,13 @@ Any step can be the first one: earlier batches of its epoch are skipped, earlier
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
 import tensorflow as tf
 
+from trainer import storage
 from trainer.errors import InvalidData
 from trainer.scaling import ScalingPlan
 from trainer.sharding import ShardingPlan
@@ -22,6 +24,8 @@ from trainer.sharding import ShardingPlan
 MAX_OPEN_FILES: Final = 16
 SHUFFLED_RECORDS: Final = 16_384
 _MIN_SHUFFLED_PER_FILE: Final = 16
+_LOOKS_AT_ONCE: Final = 16
+_RECORDS_PER_BEAT: Final = 1000
 _SEED_MODULUS: Final = 2**31 - 1
 
 Parse = Callable[[Any], tuple[Any, Any]]
@@ -49,12 +53,35 @@ def list_files(pattern: str) -> tuple[str, ...]:
     return files
 
 
-def count_records(files: Sequence[str]) -> int:
-    """Read the files once and count. Raises tf.errors.DataLossError on a damaged one."""
+def sizes_of(files: Sequence[str]) -> list[int]:
+    """Bytes of each file, some at a time, because Cloud Storage is asked for each. One that has vanished has none:
+    reading it will tell."""
+    with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="sizes") as pool:
+        return [size_bytes or 0 for size_bytes in pool.map(storage.size_bytes, files)]
+
+
+def own_files(files: Sequence[str], sharding: ShardingPlan, rank: int) -> Sequence[str]:
+    """The files that a worker reads."""
+    return files[rank :: sharding.workers] if sharding.policy == "FILE" else files
+
+
+def check_any_record(files: Sequence[str]) -> None:
+    """Raises InvalidData when none of the files holds a record: an endless stream of nothing would never yield."""
+    if not any(True for _ in tf.data.TFRecordDataset(list(files)).take(1)):
+        raise InvalidData(f"the training files hold no records: {len(files)} were looked at, the first is {files[0]}")
+
+
+def count_records(files: Sequence[str], beat: Callable[[], None]) -> int:
+    """Read the files once and count; `beat` is called as that goes on. Raises tf.errors.DataLossError on a damaged
+    one."""
     if not files:
         return 0
     records = tf.data.TFRecordDataset(list(files), num_parallel_reads=min(len(files), MAX_OPEN_FILES))
-    return int(records.reduce(tf.constant(0, tf.int64), lambda count, _: count + 1))
+    count = 0
+    for some in records.map(lambda _: True).batch(_RECORDS_PER_BEAT):
+        count += int(some.shape[0])
+        beat()
+    return count
 
 
 def train_batches(share: InputShare, plan: ScalingPlan, parse: Parse, first_step: int) -> tf.data.Dataset:

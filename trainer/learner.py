@@ -15,6 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer.errors import InvalidData
 from trainer.gang import Gang
 from trainer.job import Job
 from trainer.learning_rate import WarmUp
@@ -50,16 +51,18 @@ class Learner:
         with tf.device("CPU:0"):
             self._drawn = tf.Variable(0, dtype=tf.int64, trainable=False)
             self._done = tf.Variable(0, dtype=tf.int64, trainable=False)
+            self._evaluated = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def start_counting(self, step: int) -> None:
         """Let `look` count from `step`."""
         self._drawn.assign(step)
         self._done.assign(step)
 
-    def look(self) -> tuple[Phase, int]:
-        """From any thread, during a call: steps done, and whether the next one waits for input or is being computed."""
+    def look(self) -> tuple[Phase, int, int]:
+        """From any thread, during a call: whether the next step waits for input or is being computed, the steps done,
+        and the batches evaluated so far."""
         drawn, done = int(self._drawn.numpy()), int(self._done.numpy())
-        return ("step" if drawn > done else "input"), done
+        return ("step" if drawn > done else "input"), done, int(self._evaluated.numpy())
 
     def run_steps(self, batches: Any, count: int, wants_stop: bool) -> StepsOutcome:
         """Train `count` steps in one call of TensorFlow. A collective: all workers pass the same `count`."""
@@ -76,10 +79,15 @@ class Learner:
         )
 
     def evaluate(self, own_batches: tf.data.Dataset) -> dict[str, float]:
-        """Means over all workers' held-out samples, and their number as `samples`. A collective."""
+        """Means over all workers' held-out samples, and their number as `samples`. A collective.
+
+        Raises InvalidData, on all workers, when there is no sample.
+        """
         self._take_chiefs_statistics()
         *sums, samples = self._gang.total(self._compiled_evaluation(own_batches)).tolist()
-        means = {name: value / max(samples, 1) for name, value in zip(self.names, sums, strict=True)}
+        if samples == 0:
+            raise InvalidData("there are no held-out samples: the files of eval_data hold no records")
+        means = {name: value / samples for name, value in zip(self.names, sums, strict=True)}
         return {**means, "samples": int(samples)}
 
     def _try_out(self, element_spec: tuple[Any, Any]) -> tuple[str, ...]:
@@ -125,6 +133,8 @@ class Learner:
             values = self._per_sample(labels, self.model(features, training=False))
             samples = tf.cast(tf.shape(values["loss"])[:1], tf.float64)
             sums += tf.concat([_summed(values), samples], axis=0)
+            with tf.control_dependencies([sums]):
+                self._evaluated.assign_add(1)
         return sums
 
     def _take_chiefs_statistics(self) -> None:

@@ -27,7 +27,8 @@ RECENT_CALLS = 20
 
 class Loop:
     """Trains from `state` to the plan's last step. `wants_stop` is asked before each call whether this worker was told
-    to stop; `eval_batches` is this worker's share of the held-out data, or None."""
+    to stop; `all_saved` is called once all have stopped: it waits until the state is saved, and says False where that
+    is not known. `eval_batches` is this worker's share of the held-out data, or None."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Loop:
         pulse: Pulse,
         backup_every_steps: int,
         wants_stop: Callable[[], bool],
+        all_saved: Callable[[], bool],
     ) -> None:
         self._learner = learner
         self._plan = plan
@@ -51,20 +53,21 @@ class Loop:
         self._pulse = pulse
         self._boundaries = (plan.steps_per_epoch, backup_every_steps)
         self._wants_stop = wants_stop
+        self._all_saved = all_saved
         self._seconds_per_step = 0.0
         self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT_CALLS)
         self._loss: float | None = None
 
     def run(self) -> float:
-        """Train; return the seconds it took. Raises Stopped once all workers stopped at the same step and the state is
-        saved, NonFinite when the loss is not a number."""
+        """Train; return the seconds it took. Raises Stopped once all workers stopped at the same step and the chief has
+        saved the state, NonFinite when the loss is not a number."""
         started_s = time.monotonic()
         self._learner.start_counting(self._state.step)
         self._pulse.watch(self._learner.look)
         while True:
             if self._epoch_is_due():
                 self._finish_epoch()
-            if self._state.step == self._plan.steps:
+            if self._state.step >= self._plan.steps:
                 break
             outcome = self._train_some()
             self._each(lambda action, moment: action.on_steps(moment))
@@ -107,10 +110,12 @@ class Loop:
         self._each(lambda action, moment: action.on_epoch(moment))
 
     def _stop(self, wishes: int) -> None:
+        """Nobody leaves before the state is saved: whoever supervises ends the others soon after the first has left."""
         self._each(lambda action, moment: action.on_stop(moment))
+        saved = "the state is saved, the next attempt goes on from there"
         raise Stopped(
             f"stopped after step {self._state.step} of {self._plan.steps}, because {wishes} workers were told to; "
-            "the state is saved, the next attempt goes on from there"
+            + (saved if self._all_saved() else "a peer has gone, so whether the state is saved is not known here")
         )
 
     def _each(self, act: Callable[[Action, Moment], None]) -> None:

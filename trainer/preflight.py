@@ -16,19 +16,27 @@ import tensorflow as tf
 from trainer import storage
 from trainer.errors import InvalidRequest
 
+_REFUSALS = (
+    tf.errors.PermissionDeniedError,
+    tf.errors.UnauthenticatedError,
+    tf.errors.NotFoundError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InvalidArgumentError,
+)
 _METADATA_HOST = "metadata.google.internal"
 _METADATA_TIMEOUT_S = 1.0
 
 
 def check_writable(run_directory: str, credentials_file: str | None) -> None:
-    """Write and delete a probe. Raises InvalidRequest naming bucket and identity when storage refuses."""
+    """Write and delete a probe. Raises InvalidRequest naming bucket and identity when storage refuses; that it does not
+    answer is no refusal, and passes as TensorFlow says it."""
     probe = storage.join(run_directory, f".preflight-{uuid.uuid4().hex}")
     try:
         storage.write_bytes(probe, b"may this worker write here?\n")
         if storage.size_bytes(probe) is None:
             raise InvalidRequest(f"{probe} was written without an error, and is not there")
         storage.remove(probe)
-    except (tf.errors.OpError, OSError) as error:
+    except _REFUSALS as error:
         raise InvalidRequest(_refusal(run_directory, credentials_file, error)) from error
 
 

@@ -19,7 +19,8 @@ class Pulse:
         self.phase: Phase | None = None
         self.step: int | None = None
         self._moved_at_s = time.monotonic()
-        self._look: Callable[[], tuple[Phase, int]] | None = None
+        self._look: Callable[[], tuple[Phase, int, int]] | None = None
+        self._evaluated = 0
 
     def beat(self, step: int | None = None) -> None:
         """Say that the worker moved; `step` is the number of steps done."""
@@ -35,16 +36,18 @@ class Pulse:
         self.phase = before
         self.beat()
 
-    def watch(self, look: Callable[[], tuple[Phase, int]]) -> None:
-        """Have `look` tell phase and step during the phase `step`: one call of TensorFlow trains many steps."""
+    def watch(self, look: Callable[[], tuple[Phase, int, int]]) -> None:
+        """Have `look` tell phase, step and batches evaluated during the phase `step`: one call of TensorFlow trains
+        many steps, or evaluates many batches."""
         self._look = look
 
     def look(self) -> tuple[Phase | None, int | None]:
         """Phase and step as of now; notices steps done inside a call that has not returned yet."""
         if self.phase != "step" or self._look is None:
             return self.phase, self.step
-        phase, step = self._look()
-        if step != self.step:
+        phase, step, evaluated = self._look()
+        if (step, evaluated) != (self.step, self._evaluated):
+            self._evaluated = evaluated
             self.beat(step)
         return phase, step
 

@@ -30,7 +30,7 @@ class ScalingPlan:
 
     @property
     def left_over_samples(self) -> int:
-        """Samples that one epoch leaves out, too few for a batch; the order changes, so the next leaves out others."""
+        """Samples of an epoch that are too few for another step."""
         return self.train_samples - self.steps_per_epoch * self.global_batch_size
 
     def describe(self) -> str:
@@ -38,7 +38,7 @@ class ScalingPlan:
             f"plan: batch {self.global_batch_size} = {self.replicas} replicas × {self.per_replica_batch_size}, "
             f"learning rate {self.learning_rate:g} after {self.warmup_steps} warm-up steps, "
             f"{self.epochs} epochs × {self.steps_per_epoch} steps over {self.train_samples} samples "
-            f"({self.left_over_samples} left over in each epoch, others in the next)"
+            f"({self.left_over_samples} left over, too few for another step)"
         )
 
 
@@ -47,7 +47,8 @@ def plan_scaling(training: TrainingRequest, replicas: int, train_samples: int) -
 
     Raises InvalidRequest when the global batch cannot be split evenly, or is larger than the data.
     """
-    global_batch_size = _global_batch_size(training, replicas)
+    per_replica_batch_size = split_batch(training, replicas)
+    global_batch_size = per_replica_batch_size * replicas
     if global_batch_size > train_samples:
         raise InvalidRequest(
             f"a global batch of {global_batch_size} is more than all {train_samples} training samples: "
@@ -56,7 +57,7 @@ def plan_scaling(training: TrainingRequest, replicas: int, train_samples: int) -
     steps_per_epoch = train_samples // global_batch_size
     return ScalingPlan(
         replicas=replicas,
-        per_replica_batch_size=global_batch_size // replicas,
+        per_replica_batch_size=per_replica_batch_size,
         global_batch_size=global_batch_size,
         learning_rate=training.learning_rate * global_batch_size / _reference_batch_size(training),
         warmup_steps=round(training.warmup_epochs * steps_per_epoch),
@@ -66,16 +67,17 @@ def plan_scaling(training: TrainingRequest, replicas: int, train_samples: int) -
     )
 
 
-def _global_batch_size(training: TrainingRequest, replicas: int) -> int:
+def split_batch(training: TrainingRequest, replicas: int) -> int:
+    """The samples of a step for each replica. Raises InvalidRequest when the global batch cannot be split evenly."""
     if training.per_replica_batch_size is not None:
-        return training.per_replica_batch_size * replicas
+        return training.per_replica_batch_size
     assert training.global_batch_size is not None
     if training.global_batch_size % replicas:
         raise InvalidRequest(
             f"global_batch_size {training.global_batch_size} cannot be split evenly over {replicas} replicas: "
             f"ask for a multiple of {replicas}"
         )
-    return training.global_batch_size
+    return training.global_batch_size // replicas
 
 
 def _reference_batch_size(training: TrainingRequest) -> int:

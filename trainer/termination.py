@@ -18,7 +18,7 @@ _TRACEBACK_LIMIT_CHARS: Final = 3000
 
 _NOT_THE_MESSAGE: Final = ("Graph execution error", "Detected at node", 'File "', "[[{{node", "Additional GRPC error")
 
-Kind = Literal["request", "data", "peer_lost", "stall", "stopped", "user"]
+Kind = Literal["request", "data", "peer_lost", "stall", "storage", "stopped", "user"]
 Phase = Literal["rendezvous", "input", "step", "save"]
 
 

@@ -1,15 +1,12 @@
 """`python -m trainer.verify_model gs://bucket/run`: does the exported model load in a fresh process, and predict?
 
-Checks every byte against the manifest, loads the model without the code that made it, and predicts on a batch. With
-`--evaluate` it also measures the held-out data again, with what was exported, and compares with the result.
+Checks every byte against the manifest, loads the model without the code that made it, and predicts on a batch.
 Exit status 0 or 65, with a termination message as the trainer's.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import os
 import sys
 import tempfile
@@ -19,31 +16,28 @@ from typing import Any, Final, NoReturn
 
 from trainer import exit_codes
 from trainer.ending import leave, report_failure
-from trainer.errors import InvalidData, InvalidRequest
+from trainer.errors import InvalidData
 from trainer.lean_import import lean_import
 from trainer.pulse import Pulse
 from trainer.run_context import termination_log
-from trainer.training_request import TrainingRequest, parse_training_request
 
 BATCH_SIZE: Final = 4
-RELATIVE_TOLERANCE: Final = 1e-3
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Verify, and end the process."""
     parser = argparse.ArgumentParser(prog="python -m trainer.verify_model", description=__doc__)
-    parser.add_argument("--evaluate", action="store_true", help="measure the held-out data again (job from spec.json)")
     parser.add_argument("run_directory", help="a run directory with a result.json")
     asked = parser.parse_args(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
-        verify(asked.run_directory.rstrip("/"), asked.evaluate)
+        verify(asked.run_directory.rstrip("/"))
     except Exception as error:
         leave(report_failure(error, 1, Pulse(), termination_log(os.environ)))
     leave(exit_codes.DONE)
 
 
-def verify(run_directory: str, evaluate: bool) -> None:
+def verify(run_directory: str) -> None:
     """Raises InvalidData naming the first thing that is wrong."""
     with lean_import():
         from trainer import storage
@@ -59,9 +53,6 @@ def verify(run_directory: str, evaluate: bool) -> None:
         print(f"model: {len(manifest.files)} files, {sum(entry.size_bytes for entry in manifest.files)} bytes verified")
         model = _load(local, run_directory)
     print(_predict_once(model))
-    if evaluate:
-        training = _training(storage.read_json(storage.join(run_directory, "spec.json")), run_directory)
-        print(_compare(_evaluate(model, training), result["metrics"]))
 
 
 def _load(directory: str, run_directory: str) -> Any:
@@ -93,40 +84,6 @@ def _predict_once(model: Any) -> str:
 
 def _shape(spec: Any) -> list[int]:
     return [BATCH_SIZE, *(size or 1 for size in spec.shape[1:])]
-
-
-def _training(spec: Any, run_directory: str) -> TrainingRequest:
-    if not (isinstance(spec, dict) and isinstance(spec.get("training"), dict)):
-        raise InvalidRequest(f"{run_directory} has no spec.json that says how it was trained, so nothing to evaluate")
-    return parse_training_request(json.dumps(spec["training"]))
-
-
-def _evaluate(model: Any, training: TrainingRequest) -> dict[str, float]:
-    """Means over all held-out samples, by name as in the result."""
-    import tensorflow as tf
-
-    from trainer.input_pipeline import eval_batches, list_files
-    from trainer.job import load_job
-
-    if training.eval_data is None:
-        raise InvalidRequest("the training had no eval_data, so there is nothing to evaluate")
-    job = load_job(training.job, training.job_params)
-    sums: dict[str, float] = {}
-    for features, labels in eval_batches(list_files(training.eval_data), 0, 1, 128, job.parse):
-        predictions = model(features)
-        values = {"loss": job.loss(labels, predictions), **job.metrics(labels, predictions)}
-        values["samples"] = tf.ones_like(values["loss"])
-        for name, value in values.items():
-            sums[name] = sums.get(name, 0.0) + float(tf.reduce_sum(tf.cast(value, tf.float64)))
-    samples = sums.pop("samples")
-    return {"eval_samples": samples, **{f"eval_{name}": value / samples for name, value in sums.items()}}
-
-
-def _compare(measured: dict[str, float], claimed: dict[str, Any]) -> str:
-    for name, value in measured.items():
-        if not math.isclose(value, claimed.get(name, math.nan), rel_tol=RELATIVE_TOLERANCE, abs_tol=1e-6):
-            raise InvalidData(f"{name} of the exported model is {value}, the result says {claimed.get(name)}")
-    return "model: measured again, as the result says: " + ", ".join(f"{k} {v:.4g}" for k, v in measured.items())
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ Errors pass through; what they mean for the process is `__main__`'s business.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -21,8 +23,18 @@ from trainer.actions.export import Export
 from trainer.actions.metrics import Metrics
 from trainer.actions.progress import Progress
 from trainer.backup_store import BackupStore
+from trainer.element_spec import find_element_spec
 from trainer.gang import Gang
-from trainer.input_pipeline import InputShare, count_records, eval_batches, list_files, train_batches
+from trainer.input_pipeline import (
+    InputShare,
+    check_any_record,
+    count_records,
+    eval_batches,
+    list_files,
+    own_files,
+    sizes_of,
+    train_batches,
+)
 from trainer.job import Job, load_job
 from trainer.learner import Learner
 from trainer.loop import Loop
@@ -32,10 +44,11 @@ from trainer.rendezvous import introduce, meet_all_peers
 from trainer.result import describe_result, is_complete
 from trainer.run_context import RunContext
 from trainer.run_files import RunFiles
-from trainer.scaling import ScalingPlan, plan_scaling
+from trainer.scaling import ScalingPlan, plan_scaling, split_batch
 from trainer.sharding import ShardingPlan, plan_sharding
 from trainer.stop_request import StopRequest
 from trainer.strategy import make_strategy, strategy_name
+from trainer.training_identity import identify_training
 from trainer.training_state import TrainingState
 
 
@@ -75,7 +88,7 @@ def gather(context: RunContext) -> Material:
         job=load_job(training.job, training.job_params),
         train_files=train_files,
         eval_files=list_files(training.eval_data) if training.eval_data else (),
-        sharding=plan_sharding(training.sharding, len(train_files), context.workers),
+        sharding=plan_sharding(training.sharding, len(train_files), context.workers, lambda: sizes_of(train_files)),
     )
 
 
@@ -99,11 +112,13 @@ class Training:
 
     def run(self, rendezvous_s: float) -> None:
         """Resume or begin, train, and publish; return once the chief has published everything."""
+        element_spec = find_element_spec(self._material.job, self._material.train_files[0])
         plan = self._plan()
-        learner = self._make_learner(plan)
-        state, resumed_from_step = self._resume(learner)
-        export = self._export()
-        train_s = self._make_loop(plan, learner, state, self._actions(export)).run()
+        learner = self._make_learner(plan, element_spec)
+        store = self._store(plan)
+        state, resumed_from_step = self._resume(store, learner)
+        export = self._export(element_spec)
+        train_s = self._make_loop(plan, learner, state, self._actions(store, export)).run()
         if self._gang.is_chief:
             result = describe_result(
                 context=self._context,
@@ -126,53 +141,65 @@ class Training:
                 if not is_complete(self._files):
                     raise
 
+    def _all_saved(self) -> bool:
+        """Wait for the chief, who saves. If the meeting breaks, the chief alone knows."""
+        with self._pulse.during("save"):
+            return self._gang.try_to_meet() or self._gang.is_chief
+
     def _plan(self) -> ScalingPlan:
+        training, replicas = self._context.training, self._gang.strategy.num_replicas_in_sync
+        split_batch(training, replicas)  # refused before all data is read to count it
         with self._pulse.during("input"):
-            samples = self._context.training.train_samples or self._count_samples()
-        plan = plan_scaling(self._context.training, self._gang.strategy.num_replicas_in_sync, samples)
+            check_any_record(own_files(self._material.train_files, self._material.sharding, self._context.rank))
+            samples = training.train_samples or self._count_samples()
+        plan = plan_scaling(training, replicas, samples)
         self._say(plan.describe())
         self._say(self._material.sharding.describe())
         return plan
 
     def _count_samples(self) -> int:
-        own_files = self._material.train_files[self._context.rank :: self._context.workers]
-        return int(self._gang.total(tf.constant(count_records(own_files), tf.int64)))
+        """Where there are fewer files than workers, each counts all: nobody waits for a single one then."""
+        files, workers = self._material.train_files, self._context.workers
+        if len(files) < workers:
+            return count_records(files, self._pulse.beat)
+        own_count = count_records(files[self._context.rank :: workers], self._pulse.beat)
+        return int(self._gang.total(tf.constant(own_count, tf.int64)))
 
-    def _make_learner(self, plan: ScalingPlan) -> Learner:
+    def _make_learner(self, plan: ScalingPlan, element_spec: tuple[Any, Any]) -> Learner:
         # Not 0: tf.data cannot shuffle with a seed that is a tensor when TensorFlow's global seed is 0.
         keras.utils.set_random_seed(self._context.training.seed + 1)
-        return Learner(self._gang, self._material.job, plan, self._element_spec())
+        return Learner(self._gang, self._material.job, plan, element_spec)
 
-    def _element_spec(self) -> Any:
-        return tf.data.TFRecordDataset(self._material.train_files[0]).map(self._material.job.parse).element_spec
-
-    def _resume(self, learner: Learner) -> tuple[TrainingState, int | None]:
+    def _resume(self, store: BackupStore, learner: Learner) -> tuple[TrainingState, int | None]:
         """The chief chooses the backup, all restore the same one."""
-        store = self._store()
-        with self._pulse.during("save"):
-            step = int(self._gang.from_chief(tf.constant(store.newest() if self._gang.is_chief else 0, tf.int64)))
+        with self._pulse.during("save"), tempfile.TemporaryDirectory() as directory:
+            fetched = Path(directory)
+            newest = store.fetch_newest(fetched) if self._gang.is_chief else 0
+            step = int(self._gang.from_chief(tf.constant(newest, tf.int64)))
             if step < 0:
                 return TrainingState(), None
-            state = store.restore(step, learner)
+            if not self._gang.is_chief:
+                store.fetch(step, fetched)
+            state = store.restore(step, fetched, learner)
         self._say(f"resumed from the backup of step {step}")
         return state, step
 
-    def _store(self) -> BackupStore:
-        context = self._context
-        return BackupStore(self._files, context.workers, context.attempt, context.training.digest)
+    def _store(self, plan: ScalingPlan) -> BackupStore:
+        context, material = self._context, self._material
+        identity = identify_training(context.training, plan, material.sharding, material.train_files)
+        return BackupStore(self._files, context.workers, context.attempt, identity)
 
-    def _export(self) -> Export:
-        context = self._context
-        features, _ = self._element_spec()
+    def _export(self, element_spec: tuple[Any, Any]) -> Export:
+        context, (features, _) = self._context, element_spec
         return Export(self._files, self._material.job, features, context.workers, context.attempt, self._pulse)
 
-    def _actions(self, export: Export) -> list[Action]:
+    def _actions(self, store: BackupStore, export: Export) -> list[Action]:
         context, files = self._context, self._files
         actions = [
             Progress(files, context.attempt),
             Metrics(files),
             Checkpoint(files, context.workers, context.attempt, self._pulse),
-            Backup(self._store(), context.training.backup_every_steps, self._pulse),
+            Backup(store, context.training.backup_every_steps, self._pulse),
             export,
         ]
         return [chief_only(action, self._gang.is_chief) for action in actions]
@@ -188,6 +215,7 @@ class Training:
             pulse=self._pulse,
             backup_every_steps=self._context.training.backup_every_steps,
             wants_stop=self._stop.received,
+            all_saved=self._all_saved,
         )
 
     def _train_batches(self, plan: ScalingPlan, first_step: int) -> Any:

@@ -39,6 +39,14 @@ class DivergingJob(TinyJob):
         return super().loss(labels, predictions) * float("nan")
 
 
+class PairJob(TinyJob):
+    """Its features are a pair, which no exported model could name."""
+
+    def parse(self, record: Any) -> tuple[Any, Any]:
+        image, label = super().parse(record)
+        return (image, image), label
+
+
 class StuckJob(TinyJob):
     """Reading a record takes for ever on worker 1, after some."""
 

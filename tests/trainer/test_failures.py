@@ -20,6 +20,8 @@ ALONE = {"workers": 1, "eval_data": None}
     [
         pytest.param({"job": "no.such:Job"}, 64, "request", "no module named 'no'", id="no such job: 64"),
         pytest.param({"global_batch_size": 2000}, 64, "request", "more than all 1437", id="batch too large: 64"),
+        pytest.param({"job": "tests.trainer.jobs:PairJob"}, 64, "request", "flat dict of tensors", id="a pair: 64"),
+        pytest.param({"train_data": "/dev/null"}, 65, "data", "training files hold no records", id="no records: 65"),
         pytest.param({"train_data": "/no/such/file-*"}, 65, "data", "no files match", id="no data: 65"),
         pytest.param({"job": "tests.trainer.jobs:BrokenJob"}, 1, "user", "ValueError: a layer of 0", id="a bug: 1"),
         pytest.param({"job": "tests.trainer.jobs:DivergingJob"}, 1, "user", "the loss is nan", id="no number: 1"),
@@ -42,6 +44,14 @@ def test_a_run_directory_that_cannot_be_written_is_refused_before_training(gangs
     gang = gangs.start(tmp_path / "file" / "run", **ALONE)
     assert gang.outcome() == [64]
     assert f"cannot write to {tmp_path}/file/run" in gang.message(0)["message"]
+
+
+def test_a_batch_that_cannot_be_split_is_refused_before_any_record_is_read(gangs: Gangs) -> None:
+    """To count the records takes a pass over all data; here there is nothing to read."""
+    asked = {"global_batch_size": 63, "train_samples": None, "train_data": "/dev/null", "eval_data": None}
+    gang = gangs.start(gangs.run_directory(), **asked)
+    assert gang.outcome() == [64, 64], gang.logs()
+    assert "63 cannot be split evenly over 2 replicas" in gang.message(1)["message"]
 
 
 def test_damaged_data_is_blamed_on_its_reader_alone(gangs: Gangs, digits: Path, tmp_path: Path) -> None:

@@ -119,11 +119,8 @@ def test_storage_reports_the_sizes_and_checksums_of_every_manifest(bucket: Bucke
 
 
 @pytest.mark.usefixtures("outputs")
-def test_the_export_is_verified_in_a_fresh_process(gs: Mapping[str, str], bucket: Bucket) -> None:
-    bucket.blob("runs/digits/1/spec.json").upload_from_string(json.dumps({"training": TRAINING}))
-    said = command(gs, "trainer.verify_model", "--evaluate", RUN).stdout
-    assert "loads in a fresh process" in said
-    assert "measured again, as the result says: eval_samples 360" in said
+def test_the_export_is_verified_in_a_fresh_process(gs: Mapping[str, str]) -> None:
+    assert "loads in a fresh process" in command(gs, "trainer.verify_model", RUN).stdout
 
 
 @pytest.mark.usefixtures("outputs")

@@ -9,7 +9,16 @@ import pytest
 import tensorflow as tf
 
 from trainer.errors import InvalidData
-from trainer.input_pipeline import InputShare, count_records, eval_batches, list_files, train_batches
+from trainer.input_pipeline import (
+    InputShare,
+    check_any_record,
+    count_records,
+    eval_batches,
+    list_files,
+    own_files,
+    sizes_of,
+    train_batches,
+)
 from trainer.scaling import ScalingPlan
 from trainer.sharding import plan_sharding
 from trainer.training_request import Sharding
@@ -54,7 +63,7 @@ def global_batches(
     """The numbers that all workers together see in each step, sorted within the step."""
     streams = []
     for rank in range(workers):
-        sharding = plan_sharding(policy, len(files), workers)
+        sharding = plan_sharding(policy, len(files), workers, lambda: [100] * len(files))
         share = InputShare(files=files, sharding=sharding, rank=rank, local_replicas=1, seed=seed)
         streams.append(train_batches(share, plan(workers), parse, first_step).take(steps).as_numpy_iterator())
     return [sorted(int(n) for numbers, _ in step for n in numbers) for step in zip(*streams, strict=True)]
@@ -106,8 +115,35 @@ def test_every_held_out_sample_is_counted_exactly_once(files: tuple[str, ...], w
 
 
 def test_records_are_counted(files: tuple[str, ...]) -> None:
-    assert count_records(files) == SAMPLES
-    assert count_records(()) == 0
+    assert count_records(files, lambda: None) == SAMPLES
+    assert count_records((), lambda: None) == 0
+
+
+def test_counting_shows_that_it_goes_on(files: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count that took longer than the stall timeout was ended as a stall."""
+    monkeypatch.setattr("trainer.input_pipeline._RECORDS_PER_BEAT", 10)
+    beats: list[None] = []
+    assert count_records(files, lambda: beats.append(None)) == SAMPLES
+    assert len(beats) == 5
+
+
+def test_files_without_any_record_are_refused(files: tuple[str, ...], tmp_path: Path) -> None:
+    """They would make an endless stream of nothing, and a worker that waits for its first batch for ever."""
+    empty = str(tmp_path / "empty")
+    Path(empty).touch()
+    check_any_record([empty, *files])
+    with pytest.raises(InvalidData, match=r"hold no records: 1 were looked at, the first is .*/empty"):
+        check_any_record([empty])
+
+
+def test_sizes_are_those_of_the_files_in_their_order(files: tuple[str, ...], tmp_path: Path) -> None:
+    assert sizes_of([*files, str(tmp_path / "vanished")]) == [*(Path(file).stat().st_size for file in files), 0]
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("file", [1, 3]), ("data", [0, 1, 2, 3])])
+def test_a_worker_reads_its_own_files_or_all(files: tuple[str, ...], policy: Sharding, expected: list[int]) -> None:
+    sharding = plan_sharding(policy, len(files), 2, lambda: [1] * len(files))
+    assert own_files(files, sharding, 1) == tuple(files[index] for index in expected)
 
 
 def test_no_files_is_an_error_that_names_the_pattern(tmp_path: Path) -> None:

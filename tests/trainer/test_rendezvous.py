@@ -33,13 +33,34 @@ else:
     print("met, and the port is free")
 """
 
+# Tells how often it was connected to a peer, and has little patience with one that does not introduce itself.
+COUNTING = """
+import asyncio
+from trainer import rendezvous
+rendezvous._HANDSHAKE_TIMEOUT_S = 0.5
+connect, connections = asyncio.open_connection, []
+async def counted(*args, **kwargs):
+    connections.append(await connect(*args, **kwargs))
+    return connections[-1]
+asyncio.open_connection = counted
+"""
+TOLD = "print(len(connections))"
+
 
 class Member:
     """One worker at a rendezvous, in a process of its own."""
 
-    def __init__(self, addresses: Sequence[str], rank: int, *, attempt: int = 1, timeout_s: float = 20.0) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        rank: int,
+        *,
+        attempt: int = 1,
+        timeout_s: float = 20.0,
+        story: str = MEMBER,
+    ) -> None:
         asked = {"addresses": addresses, "rank": rank, "attempt": attempt, "timeout_s": timeout_s}
-        command = [sys.executable, "-c", MEMBER, json.dumps(asked)]
+        command = [sys.executable, "-c", story, json.dumps(asked)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.process.stdout.readline()
@@ -60,6 +81,16 @@ def test_all_meet_whenever_they_come() -> None:
     early = [Member(addresses, rank) for rank in (0, 1)]
     late = Member(addresses, 2)
     assert {member.outcome() for member in [*early, late]} == {"met, and the port is free"}
+
+
+def test_who_waits_for_the_last_stays_connected_to_the_others() -> None:
+    """A connection that was cut while a peer was missing had to be made again, and in a large gang one always was."""
+    gang = 8
+    addresses = free_addresses(gang)
+    early = [Member(addresses, rank, story=COUNTING + MEMBER + TOLD) for rank in range(gang - 1)]
+    time.sleep(2)
+    late = Member(addresses, gang - 1, story=COUNTING + MEMBER + TOLD)
+    assert {member.outcome() for member in [*early, late]} == {f"met, and the port is free\n{gang - 1}"}
 
 
 def test_the_missing_one_is_named() -> None:

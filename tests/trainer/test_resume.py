@@ -6,8 +6,10 @@ import signal
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from tests.trainer.gangs import Gangs, backups, digest_of_state, files_below, read_json
+from tests.trainer.jobs import TinyJob
 
 # Dropout and batch normalization have the state that is forgotten most easily: seeds and moving averages.
 ASKED = {"job_params": {"noisy": True}, "epochs": 6, "sharding": "data"}
@@ -33,6 +35,7 @@ def test_stopped_and_killed_and_damaged_it_ends_in_the_same_state(gangs: Gangs, 
     stopped_at = int(backups(run)[-1])
     assert {message["kind"] for message in told} == {"stopped"}
     assert {message["step"] for message in told} == {stopped_at}
+    assert all("the state is saved" in message["message"] for message in told)
 
     second = gangs.start(run, attempt=2, **ASKED)
     second.until(lambda: int(backups(run)[-1]) > stopped_at)
@@ -74,6 +77,16 @@ def test_another_training_is_never_continued(gangs: Gangs, uninterrupted: Path, 
     other = gangs.start(tmp_path, workers=1, **{**ASKED, "epochs": 7})
     assert other.outcome() == [64]
     assert "made by another training" in other.message(0)["message"]
+
+
+def test_the_exported_model_is_the_one_that_was_measured(uninterrupted: Path, digits: Path) -> None:
+    """Moving averages differ between workers; what counts are the chief's, in the metrics as in the export."""
+    records = tf.data.TFRecordDataset(str(next(digits.glob("eval-*"))))
+    images, labels = next(iter(records.map(TinyJob().parse).batch(1000)))
+    predictions = tf.saved_model.load(str(uninterrupted / "model"))(images)
+    metrics = read_json(uninterrupted / "result.json")["metrics"]
+    assert len(labels) == metrics["eval_samples"] == 360
+    assert float(tf.reduce_mean(TinyJob().loss(labels, predictions))) == pytest.approx(metrics["eval_loss"], rel=1e-3)
 
 
 def test_a_run_keeps_two_backups_and_two_checkpoints(uninterrupted: Path) -> None:

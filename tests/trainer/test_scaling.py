@@ -42,7 +42,7 @@ def test_the_plan_says_what_it_leaves_out() -> None:
     plan = plan_scaling(training(per_replica_batch_size=32, warmup_epochs=0.5), 2, train_samples=1437)
     assert (plan.steps_per_epoch, plan.left_over_samples, plan.warmup_steps) == (22, 29, 11)
     assert "batch 64 = 2 replicas × 32" in plan.describe()
-    assert "29 left over" in plan.describe()
+    assert "29 left over, too few for another step" in plan.describe()
 
 
 @pytest.mark.parametrize(
