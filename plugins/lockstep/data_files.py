@@ -13,9 +13,10 @@ def divide_files(train_data: str, eval_data: str | None, *, workers: int, policy
     Raises:
         InvalidSpec: an address is none, matches nothing or an empty file, or the policy cannot be had.
     """
+    report = _divide(train_data, "train_data", workers=workers, policy=policy)
     if eval_data:
         _divide(eval_data, "eval_data", workers=1, policy="data")
-    return _divide(train_data, "train_data", workers=workers, policy=policy)
+    return report
 
 
 def _divide(pattern: str, what: str, *, workers: int, policy: str) -> ShardingReport:

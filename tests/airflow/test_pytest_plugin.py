@@ -113,16 +113,16 @@ def test_templates_are_rendered_for_the_params_the_date_and_what_upstream_return
         "train",
         params={"workers": 3},
         logical_date=datetime(2026, 12, 24, tzinfo=UTC),
-        returned={"prepare": {"folder": "gs://data/xmas", "samples": 12}},
+        returned={"prepare": {"folder": "gs://data/xmas", "samples": 1200}},
     )
     training = gang.plan.spec.training
     assert (gang.plan.spec.workers, len(gang.pods)) == (3, 3)
-    assert (training.train_data, training.train_samples) == ("gs://data/xmas/2026-12-24/train-*", 12)
+    assert (training.train_data, training.train_samples) == ("gs://data/xmas/2026-12-24/train-*", 1200)
     assert gang.plan.spec.run_directory.startswith("gs://lockstep-test/runs/nightly/manual__2026-12-24")
 
 
 def test_pods_are_given_as_kubernetes_would_get_them(nightly: Any, gang_plan: PlanGang) -> None:
-    gang = gang_plan(nightly, "train", returned={"prepare": {"folder": "gs://data/x", "samples": 1}})
+    gang = gang_plan(nightly, "train", returned={"prepare": {"folder": "gs://data/x", "samples": 1000}})
     chief = gang.pods[0]
     assert chief["metadata"]["labels"]["team"] == "vision"
     assert chief["metadata"]["ownerReferences"][0]["name"] == gang.service["metadata"]["name"]
@@ -153,7 +153,7 @@ class TestDeployment:
         return {"image": "registry.example/trainer:7", "run_root": "gs://models/runs", "namespace": "vision"}
 
     def test_it_can_be_overridden(self, nightly: Any, gang_plan: PlanGang) -> None:
-        gang = gang_plan(nightly, "train", returned={"prepare": {"folder": "gs://data/x", "samples": 1}})
+        gang = gang_plan(nightly, "train", returned={"prepare": {"folder": "gs://data/x", "samples": 1000}})
         assert gang.plan.spec.image == "registry.example/trainer:7"
         assert gang.pods[0]["metadata"]["namespace"] == "vision"
 

@@ -22,7 +22,7 @@ from tests.local.kube.running_server import IMAGE
 CONTEXT = task_context(task_id="train")
 SCRIPT = Path(__file__).parent / "parameter_server_script.py"
 IDLE = ("python", "-c", "import time; time.sleep(600)")
-TRAINING = {"job": "a:B", "train_data": "gs://bucket/*", "global_batch_size": 1}
+TRAINING = {"job": "a:B", "train_data": "gs://bucket/*", "per_replica_batch_size": 1}
 
 
 class ForeignTraining(DistributedTrainingOperator):
