@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 from trainer.errors import InvalidData
 from trainer.training_request import Sharding
 
-EVEN_WITHIN: Final = 0.05
-"""By how much the largest share in bytes may exceed the smallest for `auto` to choose FILE: all workers draw the same
+EVEN_WITHIN: Final = 1.05
+"""How many times the smallest share in bytes the largest may be for `auto` to choose FILE: all workers draw the same
 number of samples in an epoch, so what one share has more is left out."""
 
 Policy = Literal["FILE", "DATA"]
@@ -77,7 +77,7 @@ def _shares(workers: int, size_bytes: Sizes) -> list[int]:
 
 
 def _is_even(shares: Sequence[int]) -> bool:
-    return max(shares) <= (1 + EVEN_WITHIN) * min(shares)
+    return max(shares) <= EVEN_WITHIN * min(shares)
 
 
 def _spread_percent(shares: Sequence[int]) -> int:

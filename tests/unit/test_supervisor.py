@@ -363,8 +363,10 @@ async def test_a_launch_that_fails_half_way_leaves_nothing() -> None:
     assert cluster.service is None
 
 
-async def test_a_launch_that_fails_leaves_the_launch_of_another_process_alone() -> None:
-    """Airflow has given this process up, and the next try has replaced what it had begun."""
+async def test_a_launch_that_fails_leaves_the_launch_of_another_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow has given this process up, and the next try has replaced what it had begun. The pod that this one was
+    still creating when the other deleted all goes by force."""
+    monkeypatch.setattr(removal, "CLEAN_UP_TIMEOUT_S", 0.1 - supervisor.FAILED_GRACE_S)
     cluster, clock = MemoryCluster(), TickingClock()
     theirs: list[RunningGang] = []
 
