@@ -7,7 +7,9 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -167,18 +169,37 @@ def test_an_event_loop_that_is_broken_off_takes_the_gang_along(
     assert left_of_the_gang(core) == []
 
 
+def started_now(gang: SleepingGang, *, timeout_s: float) -> Any:
+    """The context of a try that begins now, and has an `execution_timeout`."""
+    gang.execution_timeout = timedelta(seconds=timeout_s)
+    ti = SimpleNamespace(**vars(CONTEXT["ti"]) | {"start_date": datetime.now(UTC)})
+    return {**CONTEXT, "ti": ti}
+
+
 def test_an_execution_timeout_while_the_gang_trains_ends_it(core: CoreV1Api, gang: SleepingGang) -> None:
-    """Airflow raises it wherever the event loop is at that moment."""
+    """Airflow raises it wherever the event loop is at that moment. Where that is a callback, the loop keeps it to
+    itself, and the gang's own deadline ends it."""
 
     def time_out(*_: object) -> None:
         raise AirflowTaskTimeout
 
+    context = started_now(gang, timeout_s=30)
     before = signal.signal(signal.SIGALRM, time_out)
     stopper = once_running(core, lambda: os.kill(os.getpid(), signal.SIGALRM))
-    with pytest.raises((AirflowTaskTimeout, RuntimeError)):
-        gang.run_gang(gang.plan(CONTEXT), CONTEXT)
+    with pytest.raises((AirflowTaskTimeout, RuntimeError, AirflowException)):
+        gang.run_gang(gang.plan(context), context)
     stopper.join()
     signal.signal(signal.SIGALRM, before)
+    assert left_of_the_gang(core) == []
+
+
+def test_an_execution_timeout_that_the_event_loop_keeps_to_itself_ends_the_gang_too(
+    core: CoreV1Api, gang: SleepingGang
+) -> None:
+    """As if Airflow had raised it in a callback: nobody hears of it."""
+    context = started_now(gang, timeout_s=5)
+    with pytest.raises(AirflowException, match="execution_timeout"):
+        gang.run_gang(gang.plan(context), context)
     assert left_of_the_gang(core) == []
 
 
