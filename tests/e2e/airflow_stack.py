@@ -36,7 +36,12 @@ def standing_still(stack: Stack, service: str) -> Iterator[None]:
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        go_on(stack, service)
+
+
+def go_on(stack: Stack, service: str) -> None:
+    """Whatever had stopped it."""
+    os.kill(StackState.read(stack.layout.state_file).processes[service].pid, signal.SIGCONT)
 
 
 def pods_of(stack: Stack, gang: GangId | None = None) -> dict[str, str]:

@@ -17,11 +17,11 @@ from lockstep.local.run_start import known_dag
 from lockstep.local.stack import Stack
 from lockstep.local.stack_state import StackState
 from lockstep.names import GangId, service_name
-from tests.e2e.airflow_stack import await_end, clear, kill, mark, pods_of, services_of
+from tests.e2e.airflow_stack import await_end, clear, go_on, kill, mark, pods_of, services_of
 from tests.e2e.gang_processes import workers
 from tests.e2e.waiting import awaited
 
-DAG, HURRIED, MAPPED = "patient_gang", "hurried_gang", "mapped_gangs"
+DAG, HURRIED, MAPPED, STALLING = "patient_gang", "hurried_gang", "mapped_gangs", "stalling_gang"
 WAIT_S = 120
 
 
@@ -132,6 +132,18 @@ def test_an_execution_timeout_ends_a_deferred_gang(airflow_stack: Stack, api: Ai
     assert run.states() == ["failed"]
     (task,) = api.tasks(HURRIED, run.run_id)
     assert "execution_timeout" in api.error_of(HURRIED, run.run_id, task)
+    run.await_nothing_left()
+
+
+def test_a_scheduler_that_hears_late_of_the_deferral_costs_a_try_at_most(airflow_stack: Stack, api: AirflowApi) -> None:
+    """apache/airflow#72716: it takes the deferral's end of the process for that of the resumed task, and fails it."""
+    run = Run(airflow_stack, api, STALLING)
+    run.let_end()
+    try:
+        awaited(lambda: run.states() == ["scheduled"], what="the trigger's event", timeout_s=WAIT_S)
+    finally:
+        go_on(airflow_stack, "scheduler")
+    run.await_success()
     run.await_nothing_left()
 
 

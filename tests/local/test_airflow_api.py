@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from lockstep.local.airflow_api import AirflowApi, AirflowRefused, AirflowSilent
+from lockstep.local.airflow_api import AirflowApi, AirflowRefused, AirflowSilent, TaskState
 
 
 class Flaky(BaseHTTPRequestHandler):
@@ -29,9 +29,9 @@ class Flaky(BaseHTTPRequestHandler):
         if self.path != "/auth/token" and type(self).failures:
             type(self).failures -= 1
             status = 500
-        body = json.dumps(
-            {"access_token": "t", "state": "running", "dag_run_id": "r", "detail": "not like that"}
-        ).encode()
+        answer = {"access_token": "t", "state": "running", "dag_run_id": "r", "detail": "not like that"}
+        of_task = {"content": [], "event_logs": [{"extra": "state mismatch: …"}] if "mismatched" in self.path else []}
+        body = json.dumps(answer | of_task).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -86,6 +86,18 @@ def test_silence_is_reported_after_a_while(api):
 def test_airflow_s_own_reason_is_passed_on(api):
     with pytest.raises(AirflowRefused, match="400: not like that"):
         api.run_state("refused", "r")
+
+
+@pytest.mark.parametrize(
+    ("task_id", "error"),
+    [
+        pytest.param("mismatched", "failed by the scheduler: state mismatch: …", id="told in Airflow's audit log"),
+        pytest.param("silent", "its log names no error (failed)", id="told nowhere"),
+    ],
+)
+def test_why_a_task_has_failed_whose_log_does_not_say(api, task_id, error):
+    task = TaskState(task_id=task_id, state="failed", try_number=1, seconds=None, started_at=None)
+    assert api.error_of("d", "r", task) == error
 
 
 def test_an_unknown_dag_and_a_task_that_returned_nothing_are_none(api):

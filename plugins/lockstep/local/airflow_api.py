@@ -126,10 +126,18 @@ class AirflowApi:
         return None if answer.status_code == httpx.codes.NOT_FOUND else accepted(answer)["value"]
 
     def error_of(self, dag_id: str, run_id: str, task: TaskState) -> str:
-        """Return the error with which the task's last try ended, in one line."""
+        """Return the error with which the task's last try ended, in one line: its log's, or else the scheduler's."""
         path = f"{run_path(dag_id, run_id)}/taskInstances/{quote(task.task_id)}/logs/{task.try_number}"
         answer = self._ask("GET", path, params={"full_content": "true"}, headers={"Accept": "application/json"})
-        return last_error(accepted(answer)["content"]) or f"its log names no error ({task.state})"
+        error = last_error(accepted(answer)["content"]) or self._failed_by_scheduler(dag_id, run_id, task)
+        return error or f"its log names no error ({task.state})"
+
+    def _failed_by_scheduler(self, dag_id: str, run_id: str, task: TaskState) -> str | None:
+        """Return why the scheduler has failed a task whose process had said nothing of the kind."""
+        of_task = {"dag_id": dag_id, "run_id": run_id, "task_id": task.task_id, "try_number": task.try_number}
+        query = of_task | {"event": "state mismatch", "order_by": "-when"}
+        events = accepted(self._ask("GET", "/api/v2/eventLogs", params=query))["event_logs"]
+        return f"failed by the scheduler: {first_line(events[0]['extra'])}" if events else None
 
     def _ask(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """Ask until there is an answer, other than that the server failed, as it does while SQLite is locked for long.

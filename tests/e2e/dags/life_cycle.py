@@ -1,5 +1,5 @@
-"""Gangs of two that end when the test says so, by run; one task, one that may not take long, and one mapped over
-parameter sets."""
+"""Gangs of two that end when the test says so, by run; one task, one that may not take long, one that
+meets a slow scheduler, and one mapped over parameter sets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 from airflow.sdk import DAG
 
 from lockstep.operators.gang import GangOperator
+from lockstep.restart_policy import Restarts
+from lockstep.running_gang import RunningGang
 from lockstep.training_spec import TrainingSpec
 
 HOME = Path(os.environ["AIRFLOW_HOME"])
@@ -44,11 +47,24 @@ class PatientGang(GangOperator):
         return self.learning_rate
 
 
+class StallingGang(PatientGang):
+    """Its first try stops the scheduler, whose executor runs it, in the moment in which it defers."""
+
+    def _defer(self, running: RunningGang, restarts: Restarts) -> Any:
+        if self._another_try:
+            _, scheduler, *_ = psutil.Process().parents()
+            scheduler.suspend()
+        return super()._defer(running, restarts)
+
+
 with DAG("patient_gang", schedule=None, is_paused_upon_creation=False):
     PatientGang(task_id="train")
 
 with DAG("hurried_gang", schedule=None, is_paused_upon_creation=False):
     PatientGang(task_id="train", execution_timeout=timedelta(seconds=HURRIED_S))
+
+with DAG("stalling_gang", schedule=None, is_paused_upon_creation=False):
+    StallingGang(task_id="train", retries=1, retry_delay=timedelta(seconds=1))
 
 with DAG("mapped_gangs", schedule=None, is_paused_upon_creation=False):
     PatientGang.partial(task_id="train").expand(learning_rate=[0.1, 0.2])
