@@ -21,6 +21,8 @@ from bench.target import Target
 
 PATIENCE_S = 300.0
 """How long any one step may take before the contender is given up."""
+SETTLE_S = 10.0
+"""From the moment at which all pods run to the moment from which on it counts as running."""
 
 
 class GivenUp(Exception):
@@ -68,8 +70,10 @@ class Arena:
     async def watch(self, launched: Launched) -> None:
         self.watcher.ask(watch=launched.triggers)
 
-    async def all_run(self, pods: int) -> None:
+    async def settled(self, pods: int) -> None:
+        """Return once all pods run and whoever watches has had the time to take that in."""
         await self.board.until(lambda board: len(board.of_phase("Running")) >= pods, PATIENCE_S)
+        await asyncio.sleep(SETTLE_S)
 
 
 async def told(process: MeasuredProcess, within_s: float = PATIENCE_S) -> dict[str, Any]:

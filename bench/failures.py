@@ -25,8 +25,7 @@ async def measure_failures(target: Target, contender: str, pods: int, failures: 
     copies = min(math.ceil(failures / of_each), max(1, most_pods // pods))
     async with arena(target, contender) as at:
         await at.watch(await at.launch(pods, copies=copies))
-        await at.all_run(pods * copies)
-        await asyncio.sleep(POLLED_EVERY_S[contender])
+        await at.settled(pods * copies)
         notices, failed = [], set[str]()
         for _ in range(min(failures, copies * of_each)):
             notices.append(await _notice(at, contender, failed))

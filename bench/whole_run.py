@@ -10,9 +10,6 @@ from bench.figures import RunFigures
 from bench.pod_fate import succeed
 from bench.target import Target
 
-SETTLE_S = 10.0
-"""From the moment at which all pods run to the moment from which on it counts as running."""
-
 
 async def measure_run(target: Target, contender: str, pods: int, seconds: float) -> RunFigures:
     async with arena(target, contender) as at:
@@ -20,8 +17,7 @@ async def measure_run(target: Target, contender: str, pods: int, seconds: float)
         at.watcher.highest_rss_bytes = idle_bytes
         launched = await at.launch(pods)
         await at.watch(launched)
-        await at.all_run(pods)
-        await asyncio.sleep(SETTLE_S)
+        await at.settled(pods)
 
         before, cpu_before_s = at.proxy.counts.now(), at.watcher.cpu_s()
         await asyncio.sleep(seconds)
